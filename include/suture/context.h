@@ -1,0 +1,147 @@
+/**
+ * @file context.h
+ * The context: back end, threads, memory, random seed, and the text of the last error.
+ *
+ * Everything that other libraries keep in global variables lives here. Two contexts are independent and may be used from
+ * two threads at once. One context, and all objects made from it, is used by one thread at a time.
+ */
+#ifndef SUTURE_CONTEXT_H
+#define SUTURE_CONTEXT_H
+
+#include "suture/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sut_context sut_context;
+
+typedef enum sut_backend {
+    SUT_BACKEND_AUTO = 0, /**< the best one that is available; today always the CPU */
+    SUT_BACKEND_CPU = 1,
+    SUT_BACKEND_CUDA = 2
+} sut_backend;
+
+/** Element types. Parameters and gradients may be any of them; states are f64 for f64 parameters and f32 otherwise. */
+typedef enum sut_dtype {
+    SUT_DTYPE_F32 = 0,
+    SUT_DTYPE_F64 = 1,
+    SUT_DTYPE_BF16 = 2, /**< bfloat16: the upper half of an f32 */
+    SUT_DTYPE_F16 = 3   /**< IEEE binary16 */
+} sut_dtype;
+
+/** Instruction sets of the CPU back end. Results are the same bit for bit on each of them. */
+typedef enum sut_isa {
+    SUT_ISA_AUTO = 0,     /**< the widest one that the processor and the build have */
+    SUT_ISA_BASELINE = 1, /**< what the compiler targets by default (x86-64: SSE2) */
+    SUT_ISA_AVX2 = 2,
+    SUT_ISA_AVX512 = 3
+} sut_isa;
+
+/**
+ * Memory hooks. All three are given, or none (then malloc, realloc and free serve).
+ * `allocate` and `resize` return memory aligned for any C type, or NULL; `release` accepts NULL.
+ * They are called by the thread that calls into the library, never by its workers, and never inside a step.
+ */
+typedef struct sut_allocator {
+    void *(*allocate)(void *user, size_t size);
+    void *(*resize)(void *user, void *pointer, size_t size);
+    void (*release)(void *user, void *pointer);
+    void *user; /**< handed back to each call */
+} sut_allocator;
+
+typedef enum sut_log_level { SUT_LOG_INFO = 0, SUT_LOG_WARNING = 1 } sut_log_level;
+
+/** Receives one line without a newline. The library itself never prints. */
+typedef void (*sut_log_function)(void *user, sut_log_level level, const char *message);
+
+/** One thread per processor that this process may run on. */
+#define SUT_THREADS_AUTO (-1)
+
+typedef struct sut_context_config {
+    size_t struct_size;
+    sut_backend backend;     /**< default SUT_BACKEND_AUTO */
+    int n_threads;           /**< 1..1024, or SUT_THREADS_AUTO (default). Never changes a bit of a result. */
+    sut_isa isa;             /**< default SUT_ISA_AUTO */
+    uint64_t seed;           /**< default 0; for methods that draw (PCGrad's order). */
+    sut_allocator allocator; /**< default all NULL */
+    sut_log_function log;    /**< default NULL: silent */
+    void *log_user;
+    void *stream; /**< CUDA stream; ignored by the CPU back end */
+} sut_context_config;
+
+/** Fill in every default. `struct_size` is sizeof *config as the caller compiled it; use sut_context_config_init(). */
+SUT_API void sut_context_config_init_sized(sut_context_config *config, size_t struct_size);
+static inline void sut_context_config_init(sut_context_config *config)
+{
+    sut_context_config_init_sized(config, sizeof *config);
+}
+
+/**
+ * Create a context.
+ *
+ * @param ctx_out  Out. Set to NULL on failure. Freed with sut_context_destroy().
+ * @param config   Borrowed for the call; the allocator's and log's `user` must outlive the context. NULL: all defaults.
+ * @return SUT_OK; SUT_ERROR_INVALID_ARGUMENT, SUT_ERROR_OUT_OF_RANGE, SUT_ERROR_OUT_OF_MEMORY; SUT_ERROR_BACKEND when the
+ *         back end or instruction set asked for is not available (ask sut_capabilities() why).
+ *
+ * Threads: worker threads are started at the first call that is large enough to need them. A process that forked goes on
+ * in the child with workers of its own. OpenBLAS and OpenMP settings of the process are never changed.
+ */
+SUT_API sut_status sut_context_create(sut_context **ctx_out, const sut_context_config *config);
+
+/**
+ * Free a context; NULL is allowed. Objects made from it (optimizers) must be destroyed before.
+ */
+SUT_API void sut_context_destroy(sut_context *ctx);
+
+/** The back end in use, never SUT_BACKEND_AUTO (which is returned for NULL). */
+SUT_API sut_backend sut_context_backend(const sut_context *ctx);
+
+/** The instruction set in use, never SUT_ISA_AUTO (which is returned for NULL). */
+SUT_API sut_isa sut_context_isa(const sut_context *ctx);
+
+/** Number of threads in use, the caller's included; 0 for NULL. */
+SUT_API int sut_context_threads(const sut_context *ctx);
+
+/**
+ * The sentence that explains the last failed call on this context or on an object made from it. Lent: valid until the
+ * next call on the context. Empty before the first failure; look at it only after a failure. NULL gives "".
+ */
+SUT_API const char *sut_context_last_error(const sut_context *ctx);
+
+/** What this build can do on this machine, and why not more. */
+typedef struct sut_capability_report {
+    size_t struct_size;
+    const char *version;       /**< of the library, static */
+    int has_cuda;              /**< 1 when a CUDA context can be created here */
+    char cuda_reason[256];     /**< why not, when has_cuda is 0 */
+    sut_isa best_isa;          /**< widest instruction set usable here */
+    char blas[256];            /**< the BLAS library's own description */
+    char blas_kernel[64];      /**< the kernel that it chose for this processor */
+    int blas_integer_bits;     /**< 32 or 64 */
+    int processors;            /**< processors that this process may use */
+    int max_losses;            /**< SUT_MAX_LOSSES of the library that runs */
+} sut_capability_report;
+
+/** Fill in the report; needs no context. `struct_size` must be set (or use sut_capabilities_init()). */
+SUT_API sut_status sut_capabilities(sut_capability_report *report);
+static inline void sut_capabilities_init(sut_capability_report *report)
+{
+    report->struct_size = sizeof *report;
+}
+
+/** "f32", "f64", "bf16", "f16"; NULL for an unknown value. Static memory. */
+SUT_API const char *sut_dtype_name(sut_dtype dtype);
+/** Bytes of one element; 0 for an unknown value. */
+SUT_API size_t sut_dtype_size(sut_dtype dtype);
+/** "cpu", "cuda", "auto"; NULL for an unknown value. */
+SUT_API const char *sut_backend_name(sut_backend backend);
+/** "baseline", "avx2", "avx512", "auto"; NULL for an unknown value. */
+SUT_API const char *sut_isa_name(sut_isa isa);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SUTURE_CONTEXT_H */

@@ -1,0 +1,122 @@
+/*
+ * The n-dimensional passes, as a table of functions. A back end fills in the table; nothing above it knows which one
+ * runs. Surgery methods never come here: they see Gram matrices.
+ *
+ * Every sum is taken over fixed blocks in a fixed order, with a fixed number of lanes: the result has the same bits for
+ * any number of threads and each instruction set. `strict` asks for products and sums in double throughout; otherwise f32
+ * data are multiplied and summed in f32 lanes that are flushed to double every 256 elements (error of a dot product at
+ * most about 3e-8 of sum |x_k y_k|).
+ */
+#ifndef SUT_BACKEND_BACKEND_H
+#define SUT_BACKEND_BACKEND_H
+
+#include "core/internal.h"
+
+/* Elements of a chunk: the unit of work and of partial sums. */
+#define SUT_CHUNK 4096
+/* Chunks are dealt to at most this many slices, whose sums are folded in order. A function of n alone. */
+#define SUT_MAX_SLICES 64
+
+/* Where the elements are: tensors cut into chunks. `first_chunk` has n_tensors + 1 entries. */
+typedef struct sut_layout {
+    int64_t n_tensors;
+    const int64_t *count;       /* elements of each tensor */
+    const sut_dtype *dtype;     /* of each tensor */
+    const int64_t *first_chunk; /* running number of each tensor's first chunk */
+    int64_t n_chunks;
+    int64_t n_elements;
+} sut_layout;
+
+/* m rows over a layout: rows[i * n_tensors + k], NULL where absent (counts as zero). */
+typedef struct sut_rows {
+    const void *const *data;
+    int m;
+    const double *scale; /* m powers of two that multiply the rows (exact), or NULL; needs strict */
+} sut_rows;
+
+/* Sums of one projection on plain arrays: everything that the m x m algebra needs. */
+typedef struct sut_cone_sums {
+    double b[SUT_MAX_LOSSES];  /* G u */
+    double *K;                 /* m*m: G M^-1 G^T, both triangles */
+    double uu;                 /* u . u */
+    double uMu;                /* u . M u over coordinates with finite M */
+} sut_cone_sums;
+
+/* Sums that certify a projected p. */
+typedef struct sut_cone_measure {
+    double s[SUT_MAX_LOSSES]; /* G p */
+    double pp;                /* p . p */
+    double dist2;             /* |p - u|^2 */
+    double dist2_M;           /* |p - u|_M^2 */
+} sut_cone_measure;
+
+struct sut_step_pass; /* optim/step.h */
+
+typedef struct sut_backend_ops {
+    int version;
+    /* K = G G^T, m*m doubles, both triangles. Not finite where a product overflowed or an entry is not finite. */
+    void (*gram)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict, double *K);
+    /* Largest absolute value of each row; NaN if the row holds a NaN. */
+    void (*row_max)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, double *max_out);
+    /* First element that is not finite in one array; -1 if there is none. */
+    int64_t (*find_nonfinite)(sut_context *ctx, const void *x, int64_t n, sut_dtype dtype);
+
+    /* Plain arrays, layout of one tensor, f32 or f64, products in double throughout. `inverse` selects 1/delta; delta
+     * NULL: M = I. u_scale multiplies u, rows->scale the rows. */
+    void (*combine)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const double *weights, void *out);
+    void (*cone_sums)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u, double u_scale,
+                      const void *delta, double delta_scale, sut_cone_sums *sums);
+    /* p = u + M^-1 G^T lambda on unscaled rows, u and delta, summed in double, rounded once. p may be u. */
+    void (*cone_apply)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                       const void *delta, const double *lambda, void *p);
+    /* p as stored, or (p NULL) u + M^-1 G^T lambda unrounded in double; on scaled rows and u, p as in cone_sums. */
+    void (*cone_measure)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                         double u_scale, const void *delta, double delta_scale, const void *p, const double *lambda,
+                         sut_cone_measure *measure);
+
+    /* The passes of an optimizer step, see optim/step.h. */
+    void (*check)(sut_context *ctx, const struct sut_step_pass *pass);
+    void (*propose)(sut_context *ctx, const struct sut_step_pass *pass);
+    void (*apply)(sut_context *ctx, const struct sut_step_pass *pass);
+} sut_backend_ops;
+
+/* The CPU's table for one instruction set; NULL when the build or the processor lacks it. */
+const sut_backend_ops *sut_backend_cpu(sut_isa isa);
+sut_isa sut_backend_cpu_best_isa(void);
+
+/* Number of slices for a layout, and the first chunk of slice s (s = n_slices gives n_chunks). */
+static inline int sut_n_slices(int64_t n_chunks)
+{
+    return n_chunks < SUT_MAX_SLICES ? (int)n_chunks : SUT_MAX_SLICES;
+}
+static inline int64_t sut_slice_begin(int64_t n_chunks, int n_slices, int s)
+{
+    /* n_chunks = q * n_slices + r: the first r slices hold one chunk more; no product can overflow. */
+    const int64_t q = n_chunks / n_slices, r = n_chunks % n_slices;
+    return q * s + (s < r ? s : r);
+}
+
+/* A layout of one plain array, in the caller's storage. */
+typedef struct sut_plain_layout {
+    int64_t count;
+    sut_dtype dtype;
+    int64_t first_chunk[2];
+    sut_layout layout;
+} sut_plain_layout;
+const sut_layout *sut_plain_layout_init(sut_plain_layout *plain, int64_t n, sut_dtype dtype);
+
+/*
+ * The Gram matrix with everything that can go wrong taken care of: runs in f32 lanes, repeats in double when the cosines
+ * are worse conditioned than those can carry or the range is too wide, scales by a power of two when doubles overflow.
+ */
+typedef struct sut_gram {
+    double *K;      /* m*m, of the rows times 2^-exponent (a common power of two) */
+    int exponent;   /* 0 unless the rows are too large or too small for their squares */
+    bool strict;    /* products were taken in double */
+} sut_gram;
+
+/* On a non-finite entry: SUT_ERROR_NOT_FINITE with a text that names loss, tensor and index. Names may be NULL. */
+sut_status sut_gram_compute(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict,
+                            const char *const *loss_names, const char *const *tensor_names, sut_gram *gram);
+
+#endif /* SUT_BACKEND_BACKEND_H */
