@@ -1,0 +1,51 @@
+# Finds what the library links with and makes the imported targets `suture::openblas` and `suture::jansson`.
+# Installed with the package: a consumer of the static library needs the same. Sets SUTURE_MISSING, a sentence about what
+# was not found and how to get it, or the empty string.
+
+set(SUTURE_MISSING "")
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads QUIET)
+find_package(PkgConfig QUIET)
+
+if(NOT TARGET suture::openblas)
+    if(PkgConfig_FOUND)
+        pkg_check_modules(SUTURE_OPENBLAS QUIET IMPORTED_TARGET openblas)
+    endif()
+    if(SUTURE_OPENBLAS_FOUND)
+        add_library(suture::openblas INTERFACE IMPORTED)
+        target_link_libraries(suture::openblas INTERFACE PkgConfig::SUTURE_OPENBLAS)
+    else()
+        find_package(OpenBLAS CONFIG QUIET)
+        if(OpenBLAS_FOUND)
+            set(SUTURE_OPENBLAS_VERSION "${OpenBLAS_VERSION}")
+            add_library(suture::openblas INTERFACE IMPORTED)
+            target_link_libraries(suture::openblas INTERFACE ${OpenBLAS_LIBRARIES})
+            target_include_directories(suture::openblas INTERFACE ${OpenBLAS_INCLUDE_DIRS})
+        else()
+            string(APPEND SUTURE_MISSING "OpenBLAS was looked for through pkg-config (openblas) and as a CMake package "
+                "(OpenBLAS) and was not found; on Debian: apt-get install libopenblas-dev pkg-config. ")
+        endif()
+    endif()
+endif()
+
+if(NOT TARGET suture::jansson)
+    if(PkgConfig_FOUND)
+        pkg_check_modules(SUTURE_JANSSON QUIET IMPORTED_TARGET jansson>=2.7)
+    endif()
+    if(SUTURE_JANSSON_FOUND)
+        add_library(suture::jansson INTERFACE IMPORTED)
+        target_link_libraries(suture::jansson INTERFACE PkgConfig::SUTURE_JANSSON)
+    else()
+        string(APPEND SUTURE_MISSING "Jansson (2.7 or later) was looked for through pkg-config (jansson) and was not "
+            "found; on Debian: apt-get install libjansson-dev pkg-config. ")
+    endif()
+endif()
+
+if(NOT TARGET Threads::Threads)
+    string(APPEND SUTURE_MISSING "No thread library was found. ")
+endif()
+
+# In the tree a missing part is an error; the installed package decides for itself.
+if(SUTURE_MISSING AND PROJECT_NAME STREQUAL "suture" AND NOT CMAKE_FIND_PACKAGE_NAME STREQUAL "suture")
+    message(FATAL_ERROR "${SUTURE_MISSING}")
+endif()
