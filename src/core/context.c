@@ -1,0 +1,253 @@
+/*
+ * The context: allocation through the caller's hooks, choice of back end, and what this build can do.
+ */
+#include "core/internal.h"
+
+#include "backend/backend.h"
+#include "core/pool.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* OpenBLAS's own description of itself; declared here because its header is not installed everywhere. */
+extern char *openblas_get_config(void);
+extern char *openblas_get_corename(void);
+
+#define SUT_ALIGNMENT 64
+
+static void *default_allocate(void *user, size_t size)
+{
+    (void)user;
+    return malloc(size);
+}
+
+static void *default_resize(void *user, void *pointer, size_t size)
+{
+    (void)user;
+    return realloc(pointer, size);
+}
+
+static void default_release(void *user, void *pointer)
+{
+    (void)user;
+    free(pointer);
+}
+
+/* The hook's pointer is kept in the word before the aligned block. */
+void *sut_alloc(sut_context *ctx, size_t count, size_t size)
+{
+    size_t bytes, total;
+    if (__builtin_mul_overflow(count, size, &bytes) ||
+        __builtin_add_overflow(bytes, (size_t)SUT_ALIGNMENT + sizeof(void *), &total))
+        return NULL;
+    void *const raw = ctx->allocator.allocate(ctx->allocator.user, total);
+    if (!raw)
+        return NULL;
+    const uintptr_t aligned =
+        ((uintptr_t)raw + sizeof(void *) + SUT_ALIGNMENT - 1) & ~(uintptr_t)(SUT_ALIGNMENT - 1);
+    memcpy((void *)(aligned - sizeof(void *)), &raw, sizeof raw);
+    memset((void *)aligned, 0, bytes);
+    return (void *)aligned;
+}
+
+void sut_free(sut_context *ctx, void *pointer)
+{
+    if (!pointer)
+        return;
+    void *raw;
+    memcpy(&raw, (char *)pointer - sizeof(void *), sizeof raw);
+    ctx->allocator.release(ctx->allocator.user, raw);
+}
+
+void sut_buffer_free(sut_context *ctx, void *data)
+{
+    if (ctx)
+        sut_free(ctx, data);
+}
+
+static int processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+void sut_context_config_init_sized(sut_context_config *config, size_t struct_size)
+{
+    sut_context_config defaults;
+    memset(&defaults, 0, sizeof defaults);
+    defaults.struct_size = struct_size;
+    defaults.backend = SUT_BACKEND_AUTO;
+    defaults.n_threads = SUT_THREADS_AUTO;
+    defaults.isa = SUT_ISA_AUTO;
+    memset(config, 0, struct_size);
+    memcpy(config, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
+}
+
+/* Before there is a context to keep it, the text of a refusal goes to the log callback. */
+static sut_status refuse(const sut_context_config *config, sut_status status, const char *text)
+{
+    if (config->log)
+        config->log(config->log_user, SUT_LOG_WARNING, text);
+    return status;
+}
+
+/*
+ * OpenBLAS before 0.3.22 does not know some processors of its own architecture and falls back to a kernel that is
+ * several times slower. Nothing here can change that, but it can be said.
+ */
+static void warn_about_blas(sut_context *ctx)
+{
+    const char *const kernel = openblas_get_corename();
+    const bool generic = !strcmp(kernel, "Prescott") || !strcmp(kernel, "Core2") || !strcmp(kernel, "Nehalem") ||
+                         !strcmp(kernel, "Unknown");
+    if (generic && sut_backend_cpu_best_isa() >= SUT_ISA_AVX2)
+        sut_log(ctx, SUT_LOG_WARNING,
+                "OpenBLAS chose its kernel \"%s\" although this processor has AVX2: matrix products run several times "
+                "slower. Set the environment variable OPENBLAS_CORETYPE (Haswell, Zen or SkylakeX) or use a newer "
+                "OpenBLAS.",
+                kernel);
+}
+
+sut_status sut_context_create(sut_context **ctx_out, const sut_context_config *config)
+{
+    if (!ctx_out)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    *ctx_out = NULL;
+    sut_context_config complete;
+    sut_context_config_init(&complete);
+    if (config)
+        SUT_TRY(sut_read_struct(NULL, "sut_context_config", &complete, sizeof complete, config));
+
+    if ((unsigned)complete.backend > SUT_BACKEND_CUDA)
+        return refuse(&complete, SUT_ERROR_INVALID_ARGUMENT, "context: backend is not a value of sut_backend");
+    if (complete.backend == SUT_BACKEND_CUDA)
+        return refuse(&complete, SUT_ERROR_BACKEND,
+                      "context: this build has no CUDA back end; ask for SUT_BACKEND_AUTO or SUT_BACKEND_CPU");
+    if ((unsigned)complete.isa > SUT_ISA_AVX512)
+        return refuse(&complete, SUT_ERROR_INVALID_ARGUMENT, "context: isa is not a value of sut_isa");
+    if (complete.n_threads != SUT_THREADS_AUTO && (complete.n_threads < 1 || complete.n_threads > 1024))
+        return refuse(&complete, SUT_ERROR_OUT_OF_RANGE,
+                      "context: n_threads must lie in [1, 1024] or be SUT_THREADS_AUTO");
+    const int hooks = !!complete.allocator.allocate + !!complete.allocator.resize + !!complete.allocator.release;
+    if (hooks != 0 && hooks != 3)
+        return refuse(&complete, SUT_ERROR_INVALID_ARGUMENT,
+                      "context: allocator must give all of allocate, resize and release, or none");
+    if (hooks == 0)
+        complete.allocator = (sut_allocator){default_allocate, default_resize, default_release, NULL};
+
+    const sut_isa isa = complete.isa == SUT_ISA_AUTO ? sut_backend_cpu_best_isa() : complete.isa;
+    const struct sut_backend_ops *const ops = sut_backend_cpu(isa);
+    if (!ops)
+        return refuse(&complete, SUT_ERROR_BACKEND,
+                      "context: the instruction set asked for is missing from this build or this processor");
+
+    sut_context start;
+    memset(&start, 0, sizeof start);
+    start.allocator = complete.allocator;
+    sut_context *const ctx = sut_alloc(&start, 1, sizeof *ctx);
+    if (!ctx)
+        return SUT_ERROR_OUT_OF_MEMORY;
+    *ctx = start;
+    ctx->backend = SUT_BACKEND_CPU;
+    ctx->isa = isa;
+    ctx->n_threads = complete.n_threads == SUT_THREADS_AUTO ? processors() : complete.n_threads;
+    if (ctx->n_threads > 1024)
+        ctx->n_threads = 1024;
+    ctx->seed = complete.seed;
+    ctx->log = complete.log;
+    ctx->log_user = complete.log_user;
+    ctx->ops = ops;
+    ctx->pool = sut_pool_create(ctx, ctx->n_threads);
+    if (!ctx->pool) {
+        sut_context_destroy(ctx);
+        return SUT_ERROR_OUT_OF_MEMORY;
+    }
+    warn_about_blas(ctx);
+    *ctx_out = ctx;
+    return SUT_OK;
+}
+
+void sut_context_destroy(sut_context *ctx)
+{
+    if (!ctx)
+        return;
+    sut_pool_destroy(ctx, ctx->pool);
+    sut_free(ctx, ctx->scratch);
+    sut_free(ctx, ctx->loaded_text);
+    const sut_context last = *ctx; /* the hooks are needed to release the context itself */
+    sut_context bare = last;
+    sut_free(&bare, ctx);
+}
+
+sut_backend sut_context_backend(const sut_context *ctx)
+{
+    return ctx ? ctx->backend : SUT_BACKEND_AUTO;
+}
+
+sut_isa sut_context_isa(const sut_context *ctx)
+{
+    return ctx ? ctx->isa : SUT_ISA_AUTO;
+}
+
+int sut_context_threads(const sut_context *ctx)
+{
+    return ctx ? ctx->n_threads : 0;
+}
+
+const char *sut_context_last_error(const sut_context *ctx)
+{
+    return ctx ? ctx->error : "";
+}
+
+sut_status sut_capabilities(sut_capability_report *report)
+{
+    if (!report)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    const size_t size = report->struct_size;
+    if (size < sizeof size || size > sizeof *report)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    sut_capability_report full;
+    memset(&full, 0, sizeof full);
+    full.struct_size = size;
+    full.version = sut_version();
+    full.has_cuda = 0;
+    (void)snprintf(full.cuda_reason, sizeof full.cuda_reason, "this version of Suture has no CUDA back end");
+    full.best_isa = sut_backend_cpu_best_isa();
+    (void)snprintf(full.blas, sizeof full.blas, "%s", openblas_get_config());
+    (void)snprintf(full.blas_kernel, sizeof full.blas_kernel, "%s", openblas_get_corename());
+    full.blas_integer_bits = strstr(full.blas, "USE64BITINT") ? 64 : 32;
+    full.processors = processors();
+    full.max_losses = SUT_MAX_LOSSES;
+    memcpy(report, &full, size);
+    return SUT_OK;
+}
+
+const char *sut_dtype_name(sut_dtype dtype)
+{
+    static const char *const names[] = {"f32", "f64", "bf16", "f16"};
+    return (unsigned)dtype < 4 ? names[dtype] : NULL;
+}
+
+size_t sut_dtype_size(sut_dtype dtype)
+{
+    static const size_t sizes[] = {4, 8, 2, 2};
+    return (unsigned)dtype < 4 ? sizes[dtype] : 0;
+}
+
+const char *sut_backend_name(sut_backend backend)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda"};
+    return (unsigned)backend < 3 ? names[backend] : NULL;
+}
+
+const char *sut_isa_name(sut_isa isa)
+{
+    static const char *const names[] = {"auto", "baseline", "avx2", "avx512"};
+    return (unsigned)isa < 4 ? names[isa] : NULL;
+}
