@@ -44,8 +44,3 @@ endif()
 if(NOT TARGET Threads::Threads)
     string(APPEND SUTURE_MISSING "No thread library was found. ")
 endif()
-
-# In the tree a missing part is an error; the installed package decides for itself.
-if(SUTURE_MISSING AND PROJECT_NAME STREQUAL "suture" AND NOT CMAKE_FIND_PACKAGE_NAME STREQUAL "suture")
-    message(FATAL_ERROR "${SUTURE_MISSING}")
-endif()

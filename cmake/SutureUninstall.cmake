@@ -1,0 +1,20 @@
+# cmake -DMANIFEST=<build>/install_manifest.txt -P SutureUninstall.cmake
+
+if(NOT EXISTS "${MANIFEST}")
+    message(FATAL_ERROR "There is no ${MANIFEST}: nothing was installed from this build tree.")
+endif()
+file(STRINGS "${MANIFEST}" files)
+foreach(file IN LISTS files)
+    file(REMOVE "$ENV{DESTDIR}${file}")
+    message(STATUS "Removed $ENV{DESTDIR}${file}")
+    # The package's own directories go when they are empty.
+    cmake_path(GET file PARENT_PATH directory)
+    while(directory MATCHES "/suture$")
+        file(GLOB rest "$ENV{DESTDIR}${directory}/*")
+        if(rest)
+            break()
+        endif()
+        file(REMOVE_RECURSE "$ENV{DESTDIR}${directory}")
+        cmake_path(GET directory PARENT_PATH directory)
+    endwhile()
+endforeach()
