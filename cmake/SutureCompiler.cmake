@@ -7,6 +7,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 add_library(suture_build INTERFACE)
 target_include_directories(suture_build INTERFACE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+# Threads, signal masks and files are those of POSIX and Linux; a file that needs less says so in its first lines.
+target_compile_definitions(suture_build INTERFACE _GNU_SOURCE)
 target_compile_options(suture_build INTERFACE -Wall -Wextra -Wpedantic $<$<BOOL:${SUTURE_WERROR}>:-Werror>)
 
 # A multiply and an add are never fused: instruction sets and the GPU can then be compared bit for bit.
