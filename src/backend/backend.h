@@ -4,7 +4,7 @@
  *
  * Every sum is taken over fixed blocks in a fixed order, with a fixed number of lanes: the result has the same bits for
  * any number of threads and each instruction set. `strict` asks for products and sums in double throughout; otherwise f32
- * data are multiplied and summed in f32 lanes that are flushed to double every 256 elements (error of a dot product at
+ * data are multiplied and summed in f32 lanes that are flushed to double every 512 elements (error of a dot product at
  * most about 3e-8 of sum |x_k y_k|).
  */
 #ifndef SUT_BACKEND_BACKEND_H
@@ -14,6 +14,8 @@
 
 /* Elements of a chunk: the unit of work and of partial sums. */
 #define SUT_CHUNK 4096
+/* Elements of a block: what stays in the first-level cache while it goes through the loops of a pass. */
+#define SUT_BLOCK 512
 /* Chunks are dealt to at most this many slices, whose sums are folded in order. A function of n alone. */
 #define SUT_MAX_SLICES 64
 
@@ -74,10 +76,8 @@ typedef struct sut_backend_ops {
                          double u_scale, const void *delta, double delta_scale, const void *p, const double *lambda,
                          sut_cone_measure *measure);
 
-    /* The passes of an optimizer step, see optim/step.h. */
-    void (*check)(sut_context *ctx, const struct sut_step_pass *pass);
-    void (*propose)(sut_context *ctx, const struct sut_step_pass *pass);
-    void (*apply)(sut_context *ctx, const struct sut_step_pass *pass);
+    /* One pass of an optimizer step, see optim/step.h. */
+    void (*step)(sut_context *ctx, const struct sut_step_pass *pass);
 } sut_backend_ops;
 
 /* The CPU's table for one instruction set; NULL when the build or the processor lacks it. */

@@ -33,8 +33,8 @@ struct sut_context {
     void *log_user;
     struct sut_pool *pool;
     const struct sut_backend_ops *ops; /* the n-dimensional passes, see backend/backend.h */
-    double *scratch;      /* partial sums of the passes: SUT_MAX_SLICES * scratch_stride doubles */
-    size_t scratch_stride;
+    double *scratch;     /* lanes and partial sums of the passes, see sut_backend_reserve() */
+    size_t scratch_size; /* doubles */
     char *loaded_text;    /* texts lent by the last load */
     char error[1024];
 };

@@ -1,0 +1,206 @@
+/*
+ * The CPU back end's passes. This file is compiled once per instruction set with SUT_ISA_SUFFIX as its name (baseline,
+ * avx2, avx512); the rest of the library sees only the table sut_cpu_ops_<suffix>.
+ *
+ * Slices of chunks are dealt to the threads. Each slice is summed in lanes (cpu_dots.h) that start at zero; the sums of the
+ * slices are then added in order. Slices and lanes depend on n alone, so the result has the same bits for any number of
+ * threads.
+ */
+#include "backend/backend.h"
+#include "backend/cpu_dots.h"
+#include "backend/half.h"
+#include "core/pool.h"
+#include "optim/step.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Up to here the caller's thread works alone: waking a pool costs more than it brings. */
+#define SUT_SERIAL_ELEMENTS 30000
+/* Streams that do not fit the caches profit from software prefetch; those that do lose by it. */
+#define SUT_PREFETCH_ELEMENTS 500000
+
+static inline bool sut_rule_is_deferred(sut_rule rule)
+{
+    return rule == SUT_RULE_LION;
+}
+
+#define SUT_REAL float
+#define SUT_OWN_DTYPE SUT_DTYPE_F32
+#define SUT_DOTS sut_dots_float
+#include "backend/cpu_rules.h"
+#include "backend/cpu_pass.h"
+#undef SUT_DOTS
+#undef SUT_OWN_DTYPE
+#undef SUT_REAL
+
+#define SUT_REAL double
+#define SUT_OWN_DTYPE SUT_DTYPE_F64
+#define SUT_DOTS sut_dots_double
+#include "backend/cpu_rules.h"
+#include "backend/cpu_pass.h"
+#undef SUT_DOTS
+#undef SUT_OWN_DTYPE
+#undef SUT_REAL
+
+#include "backend/cpu_plain.h"
+
+/* Scratch: [lanes of worker 0.. | row buffers of worker 0.. | sums of slice 0..], see sut_backend_scratch(). */
+typedef struct scratch {
+    double *lanes, *rows, *sums;
+    int n_sums;
+} scratch;
+
+static size_t max_sums(int m)
+{
+    return (size_t)SUT_SUM_ROWS + (size_t)m + (size_t)m * (size_t)(m + 1) / 2;
+}
+
+static scratch partition(sut_context *ctx, int m, int n_sums)
+{
+    scratch s;
+    s.lanes = ctx->scratch;
+    s.rows = s.lanes + (size_t)ctx->n_threads * max_sums(m) * SUT_LANES;
+    s.sums = s.rows + (size_t)ctx->n_threads * (size_t)m * SUT_BLOCK;
+    s.n_sums = n_sums;
+    return s;
+}
+
+typedef struct walk {
+    sut_context *ctx;
+    const sut_layout *layout;
+    const sut_rows *rows;
+    const sut_step_pass *pass; /* NULL: the Gram matrix */
+    bool strict, prefetch;
+    scratch scratch;
+    int n_slices;
+} walk;
+
+/* The tensor that holds a chunk. */
+static int64_t find_tensor(const sut_layout *layout, int64_t chunk)
+{
+    int64_t low = 0, high = layout->n_tensors - 1;
+    while (low < high) {
+        const int64_t middle = low + (high - low + 1) / 2;
+        if (layout->first_chunk[middle] <= chunk)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+#define SUT_STEP_CHUNK(real)                                                                                         \
+    static void step_chunk_##real(const walk *w, int64_t tensor, int64_t offset, int64_t count,                      \
+                                  double (*lanes)[SUT_LANES], void *buffer)                                          \
+    {                                                                                                                \
+        const sut_step_pass *const pass = w->pass;                                                                   \
+        const sut_rule_setting *const setting = pass->tensors[tensor].setting;                                       \
+        sut_chunk_##real c = {                                                                                       \
+            .pass = pass,                                                                                            \
+            .tensor = &pass->tensors[tensor],                                                                        \
+            .kernels = sut_select_##real(setting->rule, setting->flags),                                             \
+            .constants = sizeof(real) == 4 ? setting->f32 : setting->f64,                                            \
+            .tensor_index = tensor,                                                                                  \
+            .offset = offset,                                                                                        \
+            .count = count,                                                                                          \
+            .row_dtype = w->layout->dtype[tensor],                                                                   \
+            .own = w->layout->dtype[tensor] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32,                        \
+            .lanes = lanes,                                                                                          \
+            .row_buffer = buffer,                                                                                    \
+        };                                                                                                           \
+        for (int i = 0; i < pass->rows.m; ++i)                                                                       \
+            if (pass->rows.data[(int64_t)i * w->layout->n_tensors + tensor])                                         \
+                c.row[c.n_rows++] = i;                                                                               \
+        sut_run_chunk_##real(&c);                                                                                    \
+    }
+SUT_STEP_CHUNK(float)
+SUT_STEP_CHUNK(double)
+
+static void walk_slice(void *argument, int slice, int worker)
+{
+    const walk *const w = argument;
+    const sut_layout *const layout = w->layout;
+    const int n_sums = w->scratch.n_sums;
+    double (*const lanes)[SUT_LANES] =
+        (double (*)[SUT_LANES])w->scratch.lanes + (size_t)worker * max_sums(w->rows->m);
+    double *const buffer = w->scratch.rows + (size_t)worker * (size_t)w->rows->m * SUT_BLOCK;
+    memset(lanes, 0, (size_t)n_sums * sizeof *lanes);
+
+    int64_t chunk = sut_slice_begin(layout->n_chunks, w->n_slices, slice);
+    const int64_t end = sut_slice_begin(layout->n_chunks, w->n_slices, slice + 1);
+    int64_t tensor = chunk < end ? find_tensor(layout, chunk) : 0;
+    for (; chunk < end; ++chunk) {
+        while (chunk >= layout->first_chunk[tensor + 1])
+            ++tensor;
+        const int64_t offset = (chunk - layout->first_chunk[tensor]) * SUT_CHUNK;
+        const int64_t left = layout->count[tensor] - offset;
+        const int64_t count = left < SUT_CHUNK ? left : SUT_CHUNK;
+        const bool f64 = w->strict || layout->dtype[tensor] == SUT_DTYPE_F64;
+        if (!w->pass) {
+            if (f64)
+                sut_gram_chunk_double(w->rows, layout, tensor, offset, count, w->prefetch, lanes, buffer);
+            else
+                sut_gram_chunk_float(w->rows, layout, tensor, offset, count, w->prefetch, lanes, (float *)buffer);
+        } else if (w->pass->tensors[tensor].present) {
+            if (f64)
+                step_chunk_double(w, tensor, offset, count, lanes, buffer);
+            else
+                step_chunk_float(w, tensor, offset, count, lanes, buffer);
+        }
+    }
+    double *const sums = w->scratch.sums + (size_t)slice * (size_t)n_sums;
+    for (int k = 0; k < n_sums; ++k)
+        sums[k] = sut_fold(lanes[k]);
+}
+
+static void run_walk(walk *w, int n_sums, double *sums)
+{
+    sut_context *const ctx = w->ctx;
+    w->scratch = partition(ctx, w->rows->m, n_sums);
+    w->n_slices = sut_n_slices(w->layout->n_chunks);
+    w->prefetch = w->layout->n_elements >= SUT_PREFETCH_ELEMENTS;
+    sut_pool_run(ctx->pool, w->n_slices, w->layout->n_elements > SUT_SERIAL_ELEMENTS, walk_slice, w);
+    memset(sums, 0, (size_t)n_sums * sizeof *sums);
+    for (int slice = 0; slice < w->n_slices; ++slice)
+        for (int k = 0; k < n_sums; ++k)
+            sums[k] += w->scratch.sums[(size_t)slice * (size_t)n_sums + (size_t)k];
+}
+
+static void cpu_gram(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict, double *K)
+{
+    const int m = rows->m, n_sums = m * (m + 1) / 2;
+    double sums[SUT_MAX_LOSSES * (SUT_MAX_LOSSES + 1) / 2];
+    walk w = {.ctx = ctx, .layout = layout, .rows = rows, .strict = strict || rows->scale};
+    run_walk(&w, n_sums, sums);
+    for (int i = 0; i < m; ++i)
+        for (int j = 0; j <= i; ++j)
+            K[i * m + j] = K[j * m + i] = sums[i * (i + 1) / 2 + j];
+}
+
+static void cpu_step(sut_context *ctx, const sut_step_pass *pass)
+{
+    const int m = pass->rows.m;
+    walk w = {.ctx = ctx, .layout = pass->layout, .rows = &pass->rows, .pass = pass, .strict = pass->careful};
+    const int n_sums = !pass->want_sums ? 0 : SUT_SUM_ROWS + m + (pass->want_metric ? m * (m + 1) / 2 : 0);
+    sut_step_pass with_prefetch = *pass;
+    with_prefetch.prefetch = pass->layout->n_elements >= SUT_PREFETCH_ELEMENTS;
+    w.pass = &with_prefetch;
+    run_walk(&w, n_sums, pass->sums);
+}
+
+#define SUT_TABLE_NAME_(suffix) sut_cpu_ops_##suffix
+#define SUT_TABLE_NAME(suffix) SUT_TABLE_NAME_(suffix)
+
+extern const sut_backend_ops SUT_TABLE_NAME(SUT_ISA_SUFFIX);
+const sut_backend_ops SUT_TABLE_NAME(SUT_ISA_SUFFIX) = {
+    .version = 1,
+    .gram = cpu_gram,
+    .row_max = cpu_row_max,
+    .find_nonfinite = cpu_find_nonfinite,
+    .combine = cpu_combine,
+    .cone_sums = cpu_cone_sums,
+    .cone_apply = cpu_cone_apply,
+    .cone_measure = cpu_cone_measure,
+    .step = cpu_step,
+};

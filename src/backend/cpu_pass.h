@@ -1,0 +1,464 @@
+/*
+ * One chunk of a step's passes, for one SUT_REAL. A chunk is walked in blocks that stay in the first-level cache; each
+ * block goes through short loops: combine the rows, run the rule, take the dot products. Memory is read and written once.
+ *
+ * Storage other than SUT_REAL (bf16, f16, and f32 in careful passes) is converted block by block on the way in and out.
+ */
+
+/* Everything a chunk needs, resolved once per chunk. */
+typedef struct SUT_T(chunk) {
+    const sut_step_pass *pass;
+    const sut_pass_tensor *tensor;
+    const SUT_T(kernels) *kernels;
+    const void *constants;
+    int64_t tensor_index, offset, count;
+    sut_dtype row_dtype; /* as the rows are stored */
+    sut_dtype own;       /* as theta and the state are stored */
+    int n_rows;          /* rows that are present */
+    int row[SUT_MAX_LOSSES];
+    double (*lanes)[SUT_LANES]; /* SUT_SUM_ROWS + m + m(m+1)/2 */
+    SUT_REAL *row_buffer;       /* m * SUT_BLOCK */
+} SUT_T(chunk);
+
+/* n elements of `from` (of `dtype`) as SUT_REAL: in place when the types agree, else converted into `buffer`. */
+static inline const SUT_REAL *SUT_T(load)(const void *from, sut_dtype dtype, int64_t offset, int64_t n, SUT_REAL *buffer)
+{
+    if (dtype == SUT_OWN_DTYPE)
+        return (const SUT_REAL *)from + offset;
+    if (dtype == SUT_DTYPE_F32) {
+        const float *const x = (const float *)from + offset;
+        for (int64_t k = 0; k < n; ++k)
+            buffer[k] = (SUT_REAL)x[k];
+    } else if (dtype == SUT_DTYPE_BF16) {
+        const uint16_t *const x = (const uint16_t *)from + offset;
+        for (int64_t k = 0; k < n; ++k)
+            buffer[k] = (SUT_REAL)sut_from_bf16(x[k]);
+    } else {
+        const uint16_t *const x = (const uint16_t *)from + offset;
+        for (int64_t k = 0; k < n; ++k)
+            buffer[k] = (SUT_REAL)sut_from_f16(x[k]);
+    }
+    return buffer;
+}
+
+static inline void SUT_T(store)(void *to, sut_dtype dtype, int64_t offset, int64_t n, const SUT_REAL *from)
+{
+    if (dtype == SUT_OWN_DTYPE) {
+        if ((SUT_REAL *)to + offset != from)
+            memcpy((SUT_REAL *)to + offset, from, (size_t)n * sizeof *from);
+    } else if (dtype == SUT_DTYPE_F32) {
+        float *const x = (float *)to + offset;
+        for (int64_t k = 0; k < n; ++k)
+            x[k] = (float)from[k];
+    } else if (dtype == SUT_DTYPE_BF16) {
+        uint16_t *const x = (uint16_t *)to + offset;
+        for (int64_t k = 0; k < n; ++k)
+            x[k] = sut_to_bf16((float)from[k]);
+    } else {
+        uint16_t *const x = (uint16_t *)to + offset;
+        for (int64_t k = 0; k < n; ++k)
+            x[k] = sut_to_f16((float)from[k]);
+    }
+}
+
+/* sum_i w_i g_i in double, in the order of the rows. Rows of weight 0 are left out: they could only add zeros. */
+static void SUT_T(combine)(const SUT_REAL *const *g, const double *w, int m, int64_t n, double *restrict out)
+{
+    int live[SUT_MAX_LOSSES], n_live = 0;
+    for (int i = 0; i < m; ++i)
+        if (w[i] != 0)
+            live[n_live++] = i;
+    if (n_live == 0) {
+        memset(out, 0, (size_t)n * sizeof *out);
+        return;
+    }
+    int done;
+    if (n_live == 1) {
+        const SUT_REAL *const x = g[live[0]];
+        const double a = w[live[0]];
+        for (int64_t k = 0; k < n; ++k)
+            out[k] = 0.0 + a * (double)x[k];
+        done = 1;
+    } else if (n_live == 2) {
+        const SUT_REAL *const x = g[live[0]], *const y = g[live[1]];
+        const double a = w[live[0]], b = w[live[1]];
+        for (int64_t k = 0; k < n; ++k)
+            out[k] = (0.0 + a * (double)x[k]) + b * (double)y[k];
+        done = 2;
+    } else {
+        const SUT_REAL *const x = g[live[0]], *const y = g[live[1]], *const z = g[live[2]];
+        const double a = w[live[0]], b = w[live[1]], c = w[live[2]];
+        for (int64_t k = 0; k < n; ++k)
+            out[k] = ((0.0 + a * (double)x[k]) + b * (double)y[k]) + c * (double)z[k];
+        done = 3;
+    }
+    for (; done + 2 <= n_live; done += 2) {
+        const SUT_REAL *const x = g[live[done]], *const y = g[live[done + 1]];
+        const double a = w[live[done]], b = w[live[done + 1]];
+        for (int64_t k = 0; k < n; ++k)
+            out[k] = (out[k] + a * (double)x[k]) + b * (double)y[k];
+    }
+    if (done < n_live) {
+        const SUT_REAL *const x = g[live[done]];
+        const double a = w[live[done]];
+        for (int64_t k = 0; k < n; ++k)
+            out[k] += a * (double)x[k];
+    }
+}
+
+/* Rows of a chunk that are present, at `offset` of the tensor. */
+static void SUT_T(load_rows)(const SUT_T(chunk) *c, int64_t offset, int64_t n, const SUT_REAL **g)
+{
+    const sut_rows *const rows = &c->pass->rows;
+    for (int r = 0; r < c->n_rows; ++r) {
+        const void *const from = rows->data[(int64_t)c->row[r] * c->pass->layout->n_tensors + c->tensor_index];
+        SUT_REAL *const buffer = c->row_buffer + (int64_t)r * SUT_BLOCK;
+        g[r] = SUT_T(load)(from, c->row_dtype, offset, n, buffer);
+        if (rows->scale) { /* careful passes only */
+            const SUT_REAL scale = (SUT_REAL)rows->scale[c->row[r]];
+            for (int64_t k = 0; k < n; ++k)
+                buffer[k] = g[r][k] * scale;
+            g[r] = buffer;
+        }
+    }
+}
+
+/* lanes of b or s: x against every row that is present. */
+static void SUT_T(row_sums)(const SUT_T(chunk) *c, const SUT_REAL *x, const SUT_REAL *const *g, int64_t n)
+{
+    double (*const lanes)[SUT_LANES] = c->lanes + SUT_SUM_ROWS;
+    if (c->n_rows == c->pass->rows.m) {
+        SUT_DOTS(x, g, c->n_rows, n, lanes);
+        return;
+    }
+    for (int r = 0; r < c->n_rows; ++r)
+        SUT_DOTS(x, g + r, 1, n, lanes + c->row[r]);
+}
+
+/* lanes of a symmetric matrix: rows x_i against g_j, j <= i. */
+static void SUT_T(matrix_sums)(const SUT_T(chunk) *c, int i, const SUT_REAL *x, const SUT_REAL *const *g, int64_t n,
+                               int first)
+{
+    const int row = c->row[i];
+    double (*const lanes)[SUT_LANES] = c->lanes + first + (int64_t)row * (row + 1) / 2;
+    if (c->n_rows == c->pass->rows.m) {
+        SUT_DOTS(x, g, i + 1, n, lanes);
+        return;
+    }
+    for (int r = 0; r <= i; ++r)
+        SUT_DOTS(x, g + r, 1, n, lanes + c->row[r]);
+}
+
+static inline void SUT_T(sum)(const SUT_T(chunk) *c, int which, const SUT_REAL *x, const SUT_REAL *y, int64_t n)
+{
+    SUT_DOTS(x, &y, 1, n, c->lanes + which);
+}
+
+/* Sums of a proposal: u in, D in. In passes over groups of different rates u and 1/M are scaled by the ratio. */
+static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *d,
+                                 const SUT_REAL *const *g, int64_t n)
+{
+    const sut_step_pass *const pass = c->pass;
+    SUT_REAL scaled[SUT_BLOCK], x[SUT_BLOCK];
+    const SUT_REAL ratio = (SUT_REAL)(c->tensor->ratio * pass->u_scale), metric_ratio = (SUT_REAL)c->tensor->ratio;
+    const bool euclidean = pass->update == SUT_UPDATE_EUCLIDEAN;
+    const SUT_REAL *v = u;
+    if (ratio != 1) {
+        for (int64_t k = 0; k < n; ++k)
+            scaled[k] = u[k] * ratio;
+        v = scaled;
+    }
+    SUT_T(sum)(c, SUT_SUM_UU, v, v, n);
+    SUT_T(row_sums)(c, v, g, n);
+    if (!pass->want_metric)
+        return;
+    if (euclidean) {
+        if (metric_ratio == 1) {
+            SUT_T(sum)(c, SUT_SUM_UMU, v, v, n);
+        } else {
+            for (int64_t k = 0; k < n; ++k)
+                x[k] = metric_ratio > 0 ? v[k] / metric_ratio : (SUT_REAL)0;
+            SUT_T(sum)(c, SUT_SUM_UMU, v, x, n);
+        }
+        for (int i = 0; i < c->n_rows; ++i) {
+            for (int64_t k = 0; k < n; ++k)
+                x[k] = g[i][k] * metric_ratio;
+            SUT_T(matrix_sums)(c, i, x, g, n, SUT_SUM_ROWS + pass->rows.m);
+        }
+        return;
+    }
+    /* M u; a coordinate with D = Inf does not move and has no share. */
+    for (int64_t k = 0; k < n; ++k)
+        x[k] = u[k] != 0 ? u[k] * d[k] * (SUT_REAL)pass->u_scale : (SUT_REAL)0;
+    SUT_T(sum)(c, SUT_SUM_UMU, v, x, n);
+    SUT_REAL w[SUT_BLOCK];
+    for (int64_t k = 0; k < n; ++k)
+        w[k] = SUT_T(quotient)(metric_ratio, d[k]);
+    for (int i = 0; i < c->n_rows; ++i) {
+        for (int64_t k = 0; k < n; ++k)
+            x[k] = g[i][k] * w[k];
+        SUT_T(matrix_sums)(c, i, x, g, n, SUT_SUM_ROWS + pass->rows.m);
+    }
+}
+
+/* Sums of an update p beside its proposal u. */
+static void SUT_T(update_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *p,
+                               const SUT_REAL *const *g, int64_t n)
+{
+    const SUT_REAL ratio = (SUT_REAL)(c->tensor->ratio * c->pass->u_scale);
+    SUT_REAL up[SUT_BLOCK], pp[SUT_BLOCK], difference[SUT_BLOCK];
+    for (int64_t k = 0; k < n; ++k)
+        difference[k] = (p[k] - u[k]) * ratio;
+    if (ratio != 1) {
+        for (int64_t k = 0; k < n; ++k) {
+            up[k] = u[k] * ratio;
+            pp[k] = p[k] * ratio;
+        }
+        u = up;
+        p = pp;
+    }
+    SUT_T(sum)(c, SUT_SUM_PP, p, p, n);
+    SUT_T(sum)(c, SUT_SUM_PU, p, u, n);
+    SUT_T(sum)(c, SUT_SUM_DD, difference, difference, n);
+    SUT_T(row_sums)(c, p, g, n);
+}
+
+static void SUT_T(output)(void *const *out, int64_t tensor, sut_dtype own, int64_t offset, int64_t n, const SUT_REAL *x)
+{
+    if (out && out[tensor])
+        SUT_T(store)(out[tensor], own, offset, n, x);
+}
+
+static inline void SUT_T(prefetch)(const void *base, int64_t offset, int64_t n, size_t size)
+{
+    const char *const from = (const char *)base + (size_t)offset * size;
+    for (size_t byte = 0; byte < (size_t)n * size; byte += 64)
+        __builtin_prefetch(from + byte);
+}
+
+/* The fused pass when the proposal is to be measured: the same bits as kernels->fused. */
+static void SUT_T(fused_with_sums)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT_REAL *const *g, int64_t n)
+{
+    c->kernels->propose(b);
+    SUT_T(proposal_sums)(c, b->u, b->d, g, n);
+    if (sut_rule_is_deferred(c->tensor->setting->rule)) {
+        c->kernels->apply(b);
+        return;
+    }
+    const SUT_REAL lr = *(const SUT_REAL *)c->constants; /* every rule's constants begin with it */
+    SUT_REAL *restrict const theta = b->theta;
+    const SUT_REAL *restrict const u = b->u;
+    for (int64_t k = 0; k < n; ++k)
+        theta[k] = theta[k] - lr * u[k];
+}
+
+/* The last pass of one block. `chi` holds SUT_BLOCK doubles of scratch. */
+static void SUT_T(apply_block)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT_REAL *const *g, double *chi, int64_t n,
+                               int64_t offset)
+{
+    const sut_step_pass *const pass = c->pass;
+    const SUT_T(kernels) *const kernels = c->kernels;
+    const bool writes = pass->kind == SUT_PASS_APPLY;
+    if (c->tensor->lr == 0) {
+        if (pass->p_out && pass->p_out[c->tensor_index]) {
+            kernels->terms(b);
+            SUT_T(output)(pass->p_out, c->tensor_index, c->own, offset, n, b->u);
+        }
+        if (writes && sut_rule_is_deferred(c->tensor->setting->rule))
+            kernels->advance(b);
+        return;
+    }
+    const void *const given = pass->update == SUT_UPDATE_GIVEN ? pass->p_in[c->tensor_index] : NULL;
+    if (pass->update == SUT_UPDATE_PROPOSAL || (pass->update == SUT_UPDATE_GIVEN && !given)) {
+        if (pass->want_sums || (pass->p_out && pass->p_out[c->tensor_index])) {
+            kernels->terms(b);
+            if (pass->want_sums)
+                SUT_T(update_sums)(c, b->u, b->u, g, n);
+            SUT_T(output)(pass->p_out, c->tensor_index, c->own, offset, n, b->u);
+        }
+        if (writes)
+            kernels->apply(b);
+        return;
+    }
+    if (pass->update == SUT_UPDATE_NATURAL || pass->update == SUT_UPDATE_EUCLIDEAN) {
+        double lambda[SUT_MAX_LOSSES];
+        for (int r = 0; r < c->n_rows; ++r)
+            lambda[r] = pass->lambda[c->row[r]];
+        SUT_T(combine)(g, lambda, c->n_rows, n, chi);
+    }
+    if (pass->update == SUT_UPDATE_NATURAL) {
+        kernels->apply_chi[pass->realign](b);
+    } else {
+        if (pass->update == SUT_UPDATE_EUCLIDEAN) {
+            kernels->terms(b);
+            for (int64_t k = 0; k < n; ++k)
+                b->p[k] = (SUT_REAL)((double)b->u[k] + chi[k]);
+        } else if (pass->update == SUT_UPDATE_ZERO) {
+            memset(b->p, 0, (size_t)n * sizeof *b->p);
+        } else {
+            const SUT_REAL *const from = SUT_T(load)(given, c->own, offset, n, b->p);
+            if (from != b->p)
+                memcpy(b->p, from, (size_t)n * sizeof *from);
+        }
+        kernels->apply_given[pass->realign](b);
+    }
+    if (pass->want_sums)
+        SUT_T(update_sums)(c, b->u, b->p, g, n);
+    SUT_T(output)(pass->p_out, c->tensor_index, c->own, offset, n, b->p);
+}
+
+static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
+{
+    const sut_step_pass *const pass = c->pass;
+    const sut_pass_tensor *const tensor = c->tensor;
+    const SUT_T(kernels) *const kernels = c->kernels;
+    const bool moving = tensor->lr != 0;
+    const bool writes = pass->kind != SUT_PASS_TERMS && pass->kind != SUT_PASS_MEASURE;
+    const bool converted = c->own != SUT_OWN_DTYPE;
+    SUT_REAL a[SUT_BLOCK], u[SUT_BLOCK], d[SUT_BLOCK], p[SUT_BLOCK], theta[SUT_BLOCK];
+    SUT_REAL state[SUT_MAX_SLOTS][SUT_BLOCK];
+    double sum[SUT_BLOCK];
+    const SUT_REAL *g[SUT_MAX_LOSSES];
+
+    const bool needs_rows = pass->kind <= SUT_PASS_TERMS || pass->want_sums || pass->direct || pass->weights ||
+                            pass->update == SUT_UPDATE_NATURAL || pass->update == SUT_UPDATE_EUCLIDEAN;
+    for (int64_t start = 0; start < c->count; start += SUT_BLOCK) {
+        const int64_t n = c->count - start < SUT_BLOCK ? c->count - start : SUT_BLOCK;
+        const int64_t offset = c->offset + start;
+        if (pass->prefetch && start + n < c->count) {
+            /* The next block of every stream, about 2 KB ahead: 10 to 25 % from memory. */
+            const int64_t ahead = c->count - start - n < SUT_BLOCK ? c->count - start - n : SUT_BLOCK;
+            if (needs_rows)
+                for (int r = 0; r < c->n_rows; ++r)
+                    SUT_T(prefetch)(pass->rows.data[(int64_t)c->row[r] * pass->layout->n_tensors + c->tensor_index],
+                                    offset + n, ahead, sut_dtype_size(c->row_dtype));
+            for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
+                if (tensor->state[slot])
+                    SUT_T(prefetch)(tensor->state[slot], offset + n, ahead, sizeof(SUT_REAL));
+            if (writes && pass->kind != SUT_PASS_PROPOSE)
+                SUT_T(prefetch)(tensor->theta, offset + n, ahead, sizeof(SUT_REAL));
+        }
+
+        if (needs_rows)
+            SUT_T(load_rows)(c, offset, n, g);
+        SUT_T(block) b = {.n = n, .constants = c->constants, .a = a, .u = u, .d = d, .p = p, .chi = sum};
+        for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot) {
+            if (!tensor->state[slot])
+                continue;
+            /* Copies in converted passes and where nothing may be written. */
+            if (converted || !writes) {
+                const SUT_REAL *const from = SUT_T(load)(tensor->state[slot], c->own, offset, n, state[slot]);
+                if (from != state[slot])
+                    memcpy(state[slot], from, (size_t)n * sizeof *from);
+                b.state[slot] = state[slot];
+            } else {
+                b.state[slot] = (SUT_REAL *)tensor->state[slot] + offset;
+            }
+        }
+        if (converted || !writes) {
+            const SUT_REAL *const from = SUT_T(load)(tensor->theta, c->own, offset, n, theta);
+            if (from != theta)
+                memcpy(theta, from, (size_t)n * sizeof *from);
+            b.theta = theta;
+        } else {
+            b.theta = (SUT_REAL *)tensor->theta + offset;
+        }
+
+        if (pass->direct && needs_rows) {
+            b.a = g[0];
+        } else if (pass->weights && needs_rows) {
+            double w[SUT_MAX_LOSSES];
+            for (int r = 0; r < c->n_rows; ++r)
+                w[r] = pass->weights[c->row[r]];
+            SUT_T(combine)(g, w, c->n_rows, n, sum);
+            for (int64_t k = 0; k < n; ++k)
+                a[k] = (SUT_REAL)sum[k];
+        }
+
+        switch (pass->kind) {
+        case SUT_PASS_FUSED:
+            if (!moving) {
+                kernels->advance(&b);
+            } else if (pass->want_sums) {
+                SUT_T(fused_with_sums)(c, &b, g, n);
+            } else {
+                kernels->fused(&b);
+            }
+            break;
+        case SUT_PASS_PROPOSE:
+        case SUT_PASS_TERMS:
+            (pass->kind == SUT_PASS_PROPOSE ? kernels->propose : kernels->terms)(&b);
+            if (pass->want_sums)
+                SUT_T(proposal_sums)(c, u, d, g, n);
+            SUT_T(output)(pass->u_out, c->tensor_index, c->own, offset, n, u);
+            if (pass->d_out && pass->d_out[c->tensor_index]) {
+                for (int64_t k = 0; k < n; ++k)
+                    p[k] = SUT_T(quotient)(1, d[k]);
+                SUT_T(output)(pass->d_out, c->tensor_index, c->own, offset, n, p);
+            }
+            break;
+        case SUT_PASS_APPLY:
+        case SUT_PASS_MEASURE:
+            SUT_T(apply_block)(c, &b, g, sum, n, offset);
+            break;
+        }
+
+        if (writes && converted) {
+            for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
+                if (tensor->state[slot])
+                    SUT_T(store)(tensor->state[slot], c->own, offset, n, state[slot]);
+            SUT_T(store)(tensor->theta, c->own, offset, n, theta);
+        }
+        /* The caller's low-precision parameter is the rounding of its master copy. */
+        if (writes && moving && tensor->param != tensor->theta &&
+            (pass->kind == SUT_PASS_FUSED || pass->kind == SUT_PASS_APPLY)) {
+            const float *const master = (const float *)tensor->theta + offset;
+            uint16_t *const to = (uint16_t *)tensor->param + offset;
+            if (c->row_dtype == SUT_DTYPE_BF16)
+                for (int64_t k = 0; k < n; ++k)
+                    to[k] = sut_to_bf16(master[k]);
+            else
+                for (int64_t k = 0; k < n; ++k)
+                    to[k] = sut_to_f16(master[k]);
+        }
+    }
+}
+
+/* K += G G^T over one chunk. */
+static void SUT_T(gram_chunk)(const sut_rows *rows, const sut_layout *layout, int64_t tensor, int64_t offset,
+                              int64_t count, bool prefetch, double (*lanes)[SUT_LANES], SUT_REAL *row_buffer)
+{
+    const sut_dtype dtype = layout->dtype[tensor];
+    const void *data[SUT_MAX_LOSSES];
+    int row[SUT_MAX_LOSSES], n_rows = 0;
+    for (int i = 0; i < rows->m; ++i)
+        if (rows->data[(int64_t)i * layout->n_tensors + tensor]) {
+            row[n_rows] = i;
+            data[n_rows++] = rows->data[(int64_t)i * layout->n_tensors + tensor];
+        }
+    for (int64_t start = 0; start < count; start += SUT_BLOCK) {
+        const int64_t n = count - start < SUT_BLOCK ? count - start : SUT_BLOCK;
+        const SUT_REAL *g[SUT_MAX_LOSSES];
+        for (int r = 0; r < n_rows; ++r) {
+            SUT_REAL *const buffer = row_buffer + (int64_t)r * SUT_BLOCK;
+            if (prefetch && start + n < count)
+                SUT_T(prefetch)(data[r], offset + start + n, n, sut_dtype_size(dtype));
+            g[r] = SUT_T(load)(data[r], dtype, offset + start, n, buffer);
+            if (rows->scale) {
+                const SUT_REAL scale = (SUT_REAL)rows->scale[row[r]];
+                for (int64_t k = 0; k < n; ++k)
+                    buffer[k] = g[r][k] * scale;
+                g[r] = buffer;
+            }
+        }
+        for (int r = 0; r < n_rows; ++r) {
+            double (*const to)[SUT_LANES] = lanes + (int64_t)row[r] * (row[r] + 1) / 2;
+            if (n_rows == rows->m) {
+                SUT_DOTS(g[r], g, r + 1, n, to);
+            } else {
+                for (int j = 0; j <= r; ++j)
+                    SUT_DOTS(g[r], g + j, 1, n, to + row[j]);
+            }
+        }
+    }
+}

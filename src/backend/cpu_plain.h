@@ -1,0 +1,284 @@
+/*
+ * Passes over plain arrays (a layout of one tensor, f32 or f64): directions and projections outside an optimizer, with
+ * products in double throughout. Sums go through the same slices and lanes as everything else.
+ */
+
+typedef struct plain_walk {
+    const sut_layout *layout;
+    const sut_rows *rows;
+    const void *u, *delta, *p;
+    void *out;
+    const double *weights; /* of the rows: a direction, or multipliers */
+    double u_scale, delta_scale;
+    bool metric; /* cone_sums: K too */
+    double *lanes, *buffers, *sums; /* per worker, per worker, per slice */
+    int n_sums, n_slices, n_lanes;
+} plain_walk;
+
+static void scale_block(const double *x, double scale, int64_t n, double *out)
+{
+    for (int64_t k = 0; k < n; ++k)
+        out[k] = x[k] * scale;
+}
+
+/* Rows of one block as doubles, scaled. */
+static void plain_rows(const plain_walk *w, int64_t offset, int64_t n, double *buffer, const double **g)
+{
+    for (int i = 0; i < w->rows->m; ++i) {
+        double *const own = buffer + (int64_t)i * SUT_BLOCK;
+        g[i] = sut_load_double(w->rows->data[i], w->layout->dtype[0], offset, n, own);
+        if (w->rows->scale) {
+            scale_block(g[i], w->rows->scale[i], n, own);
+            g[i] = own;
+        }
+    }
+}
+
+/* M^-1 of one block; 0 where delta is Inf. */
+static void plain_inverse(const plain_walk *w, int64_t offset, int64_t n, double *out)
+{
+    double own[SUT_BLOCK];
+    const double *const delta = sut_load_double(w->delta, w->layout->dtype[0], offset, n, own);
+    for (int64_t k = 0; k < n; ++k)
+        out[k] = 1.0 / (delta[k] * w->delta_scale);
+}
+
+static void sums_block(const plain_walk *w, int64_t offset, int64_t n, double (*lanes)[SUT_LANES], double *buffer)
+{
+    const int m = w->rows->m;
+    const double *g[SUT_MAX_LOSSES];
+    double own[SUT_BLOCK], u[SUT_BLOCK], inverse[SUT_BLOCK], x[SUT_BLOCK];
+    plain_rows(w, offset, n, buffer, g);
+    scale_block(sut_load_double(w->u, w->layout->dtype[0], offset, n, own), w->u_scale, n, u);
+    const double *const one = u;
+    sut_dots_double(u, &one, 1, n, lanes);
+    if (w->delta) {
+        plain_inverse(w, offset, n, inverse);
+        for (int64_t k = 0; k < n; ++k)
+            x[k] = inverse[k] > 0 ? u[k] / inverse[k] : 0.0;
+        sut_dots_double(x, &one, 1, n, lanes + 1);
+    } else {
+        sut_dots_double(u, &one, 1, n, lanes + 1);
+    }
+    sut_dots_double(u, g, m, n, lanes + 2);
+    for (int i = 0; i < m; ++i) {
+        const double *row = g[i];
+        if (w->delta) {
+            for (int64_t k = 0; k < n; ++k)
+                x[k] = g[i][k] * inverse[k];
+            row = x;
+        }
+        sut_dots_double(row, g, i + 1, n, lanes + 2 + m + i * (i + 1) / 2);
+    }
+}
+
+/* u + M^-1 G^T lambda of one block, in double. */
+static void update_block(const plain_walk *w, const double *const *g, int64_t offset, int64_t n, const double *u,
+                         double *p)
+{
+    double chi[SUT_BLOCK], inverse[SUT_BLOCK];
+    sut_combine_double(g, w->weights, w->rows->m, n, chi);
+    if (w->delta) {
+        plain_inverse(w, offset, n, inverse);
+        for (int64_t k = 0; k < n; ++k)
+            chi[k] *= inverse[k];
+    }
+    for (int64_t k = 0; k < n; ++k)
+        p[k] = u[k] + chi[k];
+}
+
+static void measure_block(const plain_walk *w, int64_t offset, int64_t n, double (*lanes)[SUT_LANES], double *buffer)
+{
+    const double *g[SUT_MAX_LOSSES];
+    double u[SUT_BLOCK], p[SUT_BLOCK], x[SUT_BLOCK], y[SUT_BLOCK], own[SUT_BLOCK];
+    plain_rows(w, offset, n, buffer, g);
+    scale_block(sut_load_double(w->u, w->layout->dtype[0], offset, n, own), w->u_scale, n, u);
+    if (w->p)
+        scale_block(sut_load_double(w->p, w->layout->dtype[0], offset, n, own), w->u_scale, n, p);
+    else
+        update_block(w, g, offset, n, u, p);
+    for (int64_t k = 0; k < n; ++k)
+        x[k] = p[k] - u[k];
+    const double *const difference = x, *const update = p;
+    sut_dots_double(p, &update, 1, n, lanes);
+    sut_dots_double(x, &difference, 1, n, lanes + 1);
+    if (w->delta) {
+        const double *const delta = sut_load_double(w->delta, w->layout->dtype[0], offset, n, own);
+        for (int64_t k = 0; k < n; ++k)
+            y[k] = x[k] != 0 ? x[k] * (delta[k] * w->delta_scale) : 0.0;
+        sut_dots_double(y, &difference, 1, n, lanes + 2);
+    } else {
+        sut_dots_double(x, &difference, 1, n, lanes + 2);
+    }
+    sut_dots_double(p, g, w->rows->m, n, lanes + 3);
+}
+
+/* Rounded once to the storage type. */
+static void apply_plain_block(const plain_walk *w, int64_t offset, int64_t n, double *buffer)
+{
+    const double *g[SUT_MAX_LOSSES];
+    double own[SUT_BLOCK], p[SUT_BLOCK];
+    plain_rows(w, offset, n, buffer, g);
+    if (w->u)
+        update_block(w, g, offset, n, sut_load_double(w->u, w->layout->dtype[0], offset, n, own), p);
+    else
+        sut_combine_double(g, w->weights, w->rows->m, n, p);
+    sut_store_double(w->out, w->layout->dtype[0], offset, n, p);
+}
+
+/* f32 directions need no double copies of the rows. */
+static void combine_block_float(const plain_walk *w, int64_t offset, int64_t n)
+{
+    const float *g[SUT_MAX_LOSSES];
+    double sum[SUT_BLOCK];
+    for (int i = 0; i < w->rows->m; ++i)
+        g[i] = (const float *)w->rows->data[i] + offset;
+    sut_combine_float(g, w->weights, w->rows->m, n, sum);
+    float *const out = (float *)w->out + offset;
+    for (int64_t k = 0; k < n; ++k)
+        out[k] = (float)sum[k];
+}
+
+typedef void (*plain_block)(const plain_walk *w, int64_t offset, int64_t n, double (*lanes)[SUT_LANES], double *buffer);
+
+typedef struct plain_task {
+    const plain_walk *walk;
+    plain_block block; /* NULL: no sums, `out` is written */
+} plain_task;
+
+static void plain_slice(void *argument, int slice, int worker)
+{
+    const plain_task *const task = argument;
+    const plain_walk *const w = task->walk;
+    double (*const lanes)[SUT_LANES] = (double (*)[SUT_LANES])w->lanes + (size_t)worker * (size_t)w->n_lanes;
+    double *const buffer = w->buffers + (size_t)worker * (size_t)w->rows->m * SUT_BLOCK;
+    if (w->n_sums)
+        memset(lanes, 0, (size_t)w->n_sums * sizeof *lanes);
+    const int64_t begin = sut_slice_begin(w->layout->n_chunks, w->n_slices, slice) * SUT_CHUNK;
+    int64_t end = sut_slice_begin(w->layout->n_chunks, w->n_slices, slice + 1) * SUT_CHUNK;
+    if (end > w->layout->n_elements)
+        end = w->layout->n_elements;
+    for (int64_t offset = begin; offset < end; offset += SUT_BLOCK) {
+        const int64_t n = end - offset < SUT_BLOCK ? end - offset : SUT_BLOCK;
+        if (task->block)
+            task->block(w, offset, n, lanes, buffer);
+        else if (!w->u && !w->rows->scale && w->layout->dtype[0] == SUT_DTYPE_F32)
+            combine_block_float(w, offset, n);
+        else
+            apply_plain_block(w, offset, n, buffer);
+    }
+    for (int k = 0; k < w->n_sums; ++k)
+        w->sums[(size_t)slice * (size_t)w->n_sums + (size_t)k] = sut_fold(lanes[k]);
+}
+
+static void run_plain(sut_context *ctx, plain_walk *w, plain_block block, int n_sums, double *sums)
+{
+    const int m = w->rows->m;
+    w->n_lanes = SUT_SUM_ROWS + m + m * (m + 1) / 2;
+    w->n_sums = n_sums;
+    w->n_slices = sut_n_slices(w->layout->n_chunks);
+    w->lanes = ctx->scratch;
+    w->buffers = w->lanes + (size_t)ctx->n_threads * (size_t)w->n_lanes * SUT_LANES;
+    w->sums = w->buffers + (size_t)ctx->n_threads * (size_t)m * SUT_BLOCK;
+    plain_task task = {w, block};
+    sut_pool_run(ctx->pool, w->n_slices, w->layout->n_elements > SUT_SERIAL_ELEMENTS, plain_slice, &task);
+    for (int k = 0; k < n_sums; ++k)
+        sums[k] = 0;
+    for (int slice = 0; slice < w->n_slices; ++slice)
+        for (int k = 0; k < n_sums; ++k)
+            sums[k] += w->sums[(size_t)slice * (size_t)n_sums + (size_t)k];
+}
+
+static void cpu_combine(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const double *weights,
+                        void *out)
+{
+    plain_walk w = {.layout = layout, .rows = rows, .weights = weights, .out = out};
+    run_plain(ctx, &w, NULL, 0, NULL);
+}
+
+static void cpu_cone_sums(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                          double u_scale, const void *delta, double delta_scale, sut_cone_sums *sums)
+{
+    const int m = rows->m;
+    double all[2 + SUT_MAX_LOSSES + SUT_MAX_LOSSES * (SUT_MAX_LOSSES + 1) / 2];
+    plain_walk w = {.layout = layout, .rows = rows, .u = u, .delta = delta, .u_scale = u_scale,
+                    .delta_scale = delta_scale};
+    run_plain(ctx, &w, sums_block, 2 + m + m * (m + 1) / 2, all);
+    sums->uu = all[0];
+    sums->uMu = all[1];
+    memcpy(sums->b, all + 2, (size_t)m * sizeof *sums->b);
+    for (int i = 0; i < m; ++i)
+        for (int j = 0; j <= i; ++j)
+            sums->K[i * m + j] = sums->K[j * m + i] = all[2 + m + i * (i + 1) / 2 + j];
+}
+
+static void cpu_cone_apply(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                           const void *delta, const double *lambda, void *p)
+{
+    plain_walk w = {.layout = layout, .rows = rows, .u = u, .delta = delta, .weights = lambda, .out = p,
+                    .delta_scale = 1};
+    run_plain(ctx, &w, NULL, 0, NULL);
+}
+
+static void cpu_cone_measure(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                             double u_scale, const void *delta, double delta_scale, const void *p,
+                             const double *lambda, sut_cone_measure *measure)
+{
+    const int m = rows->m;
+    double all[3 + SUT_MAX_LOSSES];
+    plain_walk w = {.layout = layout, .rows = rows, .u = u, .delta = delta, .p = p, .weights = lambda,
+                    .u_scale = u_scale, .delta_scale = delta_scale};
+    run_plain(ctx, &w, measure_block, 3 + m, all);
+    measure->pp = all[0];
+    measure->dist2 = all[1];
+    measure->dist2_M = all[2];
+    memcpy(measure->s, all + 3, (size_t)m * sizeof *measure->s);
+}
+
+static void cpu_row_max(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, double *max_out)
+{
+    (void)ctx;
+    for (int i = 0; i < rows->m; ++i) {
+        double largest = 0;
+        for (int64_t tensor = 0; tensor < layout->n_tensors; ++tensor) {
+            const void *const x = rows->data[(int64_t)i * layout->n_tensors + tensor];
+            if (!x)
+                continue;
+            for (int64_t offset = 0; offset < layout->count[tensor]; offset += SUT_BLOCK) {
+                const int64_t left = layout->count[tensor] - offset, n = left < SUT_BLOCK ? left : SUT_BLOCK;
+                double own[SUT_BLOCK];
+                const double *const g = sut_load_double(x, layout->dtype[tensor], offset, n, own);
+                for (int64_t k = 0; k < n; ++k) {
+                    const double a = fabs(g[k]);
+                    largest = a > largest ? a : largest;
+                    if (isnan(a)) {
+                        max_out[i] = a;
+                        goto next_row;
+                    }
+                }
+            }
+        }
+        max_out[i] = largest;
+    next_row:;
+    }
+}
+
+static int64_t cpu_find_nonfinite(sut_context *ctx, const void *x, int64_t n, sut_dtype dtype)
+{
+    (void)ctx;
+    for (int64_t offset = 0; offset < n; offset += SUT_BLOCK) {
+        const int64_t left = n - offset, count = left < SUT_BLOCK ? left : SUT_BLOCK;
+        double own[SUT_BLOCK];
+        const double *const g = sut_load_double(x, dtype, offset, count, own);
+        /* x - x is 0 for a finite number and NaN otherwise. */
+        double bad = 0;
+        for (int64_t k = 0; k < count; ++k)
+            bad += g[k] - g[k];
+        if (bad == 0)
+            continue;
+        for (int64_t k = 0; k < count; ++k)
+            if (!isfinite(g[k]))
+                return offset + k;
+    }
+    return -1;
+}

@@ -1,0 +1,313 @@
+/*
+ * The loops over the rules, for one SUT_REAL: every rule and every combination of its flags as straight-line code that
+ * the compiler turns into vectors. All of them take one block.
+ *
+ *   advance      state only                     (learning rate 0)
+ *   propose      state, u, D                    (state not stored where the rule defers it)
+ *   terms        u, D from the state as it is   (nothing stored)
+ *   fused        state, theta
+ *   apply        theta from the state as it is  (a deferred state is stored now)
+ *   apply_chi    p = base + (num + chi)/D, theta, state realigned or not; u and p for the sums
+ *   apply_given  the same for a p that is given
+ */
+#include "optim/rules/terms.h"
+
+#include "optim/rules/adagrad.h"
+#include "optim/rules/adam.h"
+#include "optim/rules/lion.h"
+#include "optim/rules/nadam.h"
+#include "optim/rules/radam.h"
+#include "optim/rules/rmsprop.h"
+#include "optim/rules/sgd.h"
+
+
+typedef struct SUT_T(block) {
+    int64_t n;
+    const void *constants;
+    SUT_REAL *state[SUT_MAX_SLOTS];
+    const SUT_REAL *a;
+    SUT_REAL *theta;
+    SUT_REAL *u, *d, *p; /* SUT_BLOCK elements each; p is read by apply_given */
+    const double *chi;
+} SUT_T(block);
+
+typedef void (*SUT_T(kernel))(const SUT_T(block) *b);
+
+typedef struct SUT_T(kernels) {
+    SUT_T(kernel) advance, propose, terms, fused, apply, apply_chi[2], apply_given[2];
+} SUT_T(kernels);
+
+/* Opening and closing of a loop: M is the mask of slots in use. */
+#define SUT_LOOP(rule)                                                                                         \
+    const SUT_T(rule) c = *(const SUT_T(rule) *)b->constants;                                                  \
+    SUT_REAL *restrict const s0 = b->state[0];                                                                 \
+    SUT_REAL *restrict const s1 = b->state[1];                                                                 \
+    SUT_REAL *restrict const s2 = b->state[2];                                                                 \
+    const SUT_REAL *restrict const a = b->a;                                                                   \
+    SUT_REAL *restrict const theta = b->theta;                                                                 \
+    SUT_REAL *restrict const u = b->u;                                                                         \
+    SUT_REAL *restrict const d = b->d;                                                                         \
+    SUT_REAL *restrict const pp = b->p;                                                                        \
+    const double *restrict const chis = b->chi;                                                                \
+    const int64_t n = b->n;                                                                                    \
+    (void)s0, (void)s1, (void)s2, (void)a, (void)theta, (void)u, (void)d, (void)pp, (void)chis;                \
+    _Pragma("GCC ivdep") for (int64_t k = 0; k < n; ++k)
+
+#define SUT_LOAD                                 \
+    SUT_REAL s[SUT_MAX_SLOTS] = {0, 0, 0};       \
+    if (M & 1)                                   \
+        s[0] = s0[k];                            \
+    if (M & 2)                                   \
+        s[1] = s1[k];                            \
+    if (M & 4)                                   \
+        s[2] = s2[k];                            \
+    SUT_REAL g = NEEDS_G ? a[k] : (SUT_REAL)0;   \
+    if ((F & SUT_RULE_COUPLED) && (NEEDS_G))     \
+        g += c.wd * theta[k];
+
+#define SUT_STORE          \
+    if (M & 1)             \
+        s0[k] = s[0];      \
+    if (M & 2)             \
+        s1[k] = s[1];      \
+    if (M & 4)             \
+        s2[k] = s[2];
+
+#define SUT_TERMS(rule)                                    \
+    SUT_T(terms) t = SUT_T(rule##_terms)(&c, F, s, g);     \
+    if (F & SUT_RULE_DECOUPLED)                            \
+        t.base += c.wd * theta[k];
+
+#define SUT_U (t.base + SUT_T(quotient)(t.num, t.D))
+
+/* `G_LATER`: whether the terms need the gradient once the state is updated. */
+#define SUT_RULE_LOOPS(rule, tag, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                     \
+    static void SUT_T(rule##_advance_##tag)(const SUT_T(block) *b)                                             \
+    {                                                                                                          \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                                                             \
+        SUT_LOOP(rule) { SUT_LOAD SUT_T(rule##_update)(&c, F, s, g); SUT_STORE }                               \
+    }                                                                                                          \
+    static void SUT_T(rule##_propose_##tag)(const SUT_T(block) *b)                                             \
+    {                                                                                                          \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                                                             \
+        SUT_LOOP(rule)                                                                                         \
+        {                                                                                                      \
+            SUT_LOAD                                                                                           \
+            if (!DEFERRED)                                                                                     \
+                SUT_T(rule##_update)(&c, F, s, g);                                                             \
+            SUT_TERMS(rule)                                                                                    \
+            u[k] = SUT_U;                                                                                      \
+            d[k] = t.D;                                                                                        \
+            if (!DEFERRED) {                                                                                   \
+                SUT_STORE                                                                                      \
+            }                                                                                                  \
+        }                                                                                                      \
+    }                                                                                                          \
+    static void SUT_T(rule##_terms_##tag)(const SUT_T(block) *b)                                               \
+    {                                                                                                          \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
+        SUT_LOOP(rule) { SUT_LOAD SUT_TERMS(rule) u[k] = SUT_U; d[k] = t.D; }                                  \
+    }                                                                                                          \
+    static void SUT_T(rule##_fused_##tag)(const SUT_T(block) *b)                                               \
+    {                                                                                                          \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                                                             \
+        SUT_LOOP(rule)                                                                                         \
+        {                                                                                                      \
+            SUT_LOAD                                                                                           \
+            if (!DEFERRED)                                                                                     \
+                SUT_T(rule##_update)(&c, F, s, g);                                                             \
+            SUT_TERMS(rule)                                                                                    \
+            theta[k] = theta[k] - c.lr * SUT_U;                                                                \
+            if (DEFERRED)                                                                                      \
+                SUT_T(rule##_update)(&c, F, s, g);                                                             \
+            SUT_STORE                                                                                          \
+        }                                                                                                      \
+    }                                                                                                          \
+    static void SUT_T(rule##_apply_##tag)(const SUT_T(block) *b)                                               \
+    {                                                                                                          \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
+        SUT_LOOP(rule)                                                                                         \
+        {                                                                                                      \
+            SUT_LOAD                                                                                           \
+            SUT_TERMS(rule)                                                                                    \
+            theta[k] = theta[k] - c.lr * SUT_U;                                                                \
+            if (DEFERRED) {                                                                                    \
+                SUT_T(rule##_update)(&c, F, s, g);                                                             \
+                SUT_STORE                                                                                      \
+            }                                                                                                  \
+        }                                                                                                      \
+    }                                                                                                          \
+    SUT_RULE_ALIGNED(rule, tag, 0, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                    \
+    SUT_RULE_ALIGNED(rule, tag, 1, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                    \
+    static const SUT_T(kernels) SUT_T(rule##_kernels_##tag) = {                                                \
+        SUT_T(rule##_advance_##tag),                                                                           \
+        SUT_T(rule##_propose_##tag),                                                                           \
+        SUT_T(rule##_terms_##tag),                                                                             \
+        SUT_T(rule##_fused_##tag),                                                                             \
+        SUT_T(rule##_apply_##tag),                                                                             \
+        {SUT_T(rule##_apply_chi0_##tag), SUT_T(rule##_apply_chi1_##tag)},                                      \
+        {SUT_T(rule##_apply_given0_##tag), SUT_T(rule##_apply_given1_##tag)},                                  \
+    };
+
+/* The sum num + chi is taken in double and rounded once: where they cancel, p keeps its digits. */
+#define SUT_RULE_ALIGNED(rule, tag, ON, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                               \
+    static void SUT_T(rule##_apply_chi##ON##_##tag)(const SUT_T(block) *b)                                     \
+    {                                                                                                          \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
+        SUT_LOOP(rule)                                                                                         \
+        {                                                                                                      \
+            SUT_LOAD                                                                                           \
+            SUT_TERMS(rule)                                                                                    \
+            const SUT_REAL chi = (SUT_REAL)chis[k];                                                            \
+            const SUT_REAL p = t.base + SUT_T(quotient)((SUT_REAL)((double)t.num + chis[k]), t.D);             \
+            theta[k] = theta[k] - c.lr * p;                                                                    \
+            pp[k] = p;                                                                                         \
+            u[k] = SUT_U;                                                                                      \
+            if (DEFERRED)                                                                                      \
+                SUT_T(rule##_update)(&c, F, s, g);                                                             \
+            if (ON) {                                                                                          \
+                REALIGN(rule)                                                                                  \
+            }                                                                                                  \
+            if (DEFERRED || ON) {                                                                              \
+                SUT_STORE                                                                                      \
+            }                                                                                                  \
+        }                                                                                                      \
+    }                                                                                                          \
+    static void SUT_T(rule##_apply_given##ON##_##tag)(const SUT_T(block) *b)                                   \
+    {                                                                                                          \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
+        SUT_LOOP(rule)                                                                                         \
+        {                                                                                                      \
+            SUT_LOAD                                                                                           \
+            SUT_TERMS(rule)                                                                                    \
+            const SUT_REAL p = pp[k];                                                                          \
+            const SUT_REAL proposal = SUT_U;                                                                   \
+            const SUT_REAL difference = p - proposal;                                                          \
+            /* D = Inf: the coordinate is frozen at its proposal and has nothing to realign. */                \
+            const SUT_REAL chi = difference != 0 ? t.D * difference : (SUT_REAL)0;                             \
+            theta[k] = theta[k] - c.lr * p;                                                                    \
+            u[k] = proposal;                                                                                   \
+            if (DEFERRED)                                                                                      \
+                SUT_T(rule##_update)(&c, F, s, g);                                                             \
+            if (ON) {                                                                                          \
+                REALIGN(rule)                                                                                  \
+            }                                                                                                  \
+            if (DEFERRED || ON) {                                                                              \
+                SUT_STORE                                                                                      \
+            }                                                                                                  \
+        }                                                                                                      \
+    }
+
+#define SUT_REALIGN_COMMON(rule) (void)chi; SUT_T(rule##_realign)(&c, F, s, t, p, chi);
+/* s holds the new moment here; |c| belongs to the old one, which is still in memory. */
+#define SUT_REALIGN_LION(rule)                                         \
+    const SUT_REAL wish = SUT_T(lion_c)(&c, s0[k], g);                 \
+    SUT_T(lion_realign_deferred)(&c, s, wish < 0 ? -wish : wish, chi);
+
+#define ALL_G 1
+#define NO_G 0
+
+SUT_RULE_LOOPS(sgd, plain, 0, ALL_G, 0, 0, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(sgd, plain_l2, 0, ALL_G, 0, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(sgd, momentum, 0, NO_G, 1, SGD_MOMENTUM, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(sgd, momentum_l2, 0, NO_G, 1, SGD_MOMENTUM | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(sgd, nesterov, 0, ALL_G, 1, SGD_MOMENTUM | SGD_NESTEROV, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(sgd, nesterov_l2, 0, ALL_G, 1, SGD_MOMENTUM | SGD_NESTEROV | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+
+SUT_RULE_LOOPS(rmsprop, plain, 0, ALL_G, 1, 0, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(rmsprop, plain_l2, 0, ALL_G, 1, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(rmsprop, momentum, 0, NO_G, 3, RMSPROP_MOMENTUM, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(rmsprop, momentum_l2, 0, NO_G, 3, RMSPROP_MOMENTUM | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(rmsprop, centered, 0, ALL_G, 5, RMSPROP_CENTERED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(rmsprop, centered_l2, 0, ALL_G, 5, RMSPROP_CENTERED | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(rmsprop, both, 0, NO_G, 7, RMSPROP_MOMENTUM | RMSPROP_CENTERED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(rmsprop, both_l2, 0, NO_G, 7, RMSPROP_MOMENTUM | RMSPROP_CENTERED | SUT_RULE_COUPLED,
+               SUT_REALIGN_COMMON)
+
+SUT_RULE_LOOPS(adagrad, plain, 0, ALL_G, 1, 0, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(adagrad, plain_l2, 0, ALL_G, 1, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+
+SUT_RULE_LOOPS(adam, plain, 0, NO_G, 3, 0, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(adam, l2, 0, NO_G, 3, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(adam, decoupled, 0, NO_G, 3, SUT_RULE_DECOUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(adam, max, 0, NO_G, 7, ADAM_AMSGRAD, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(adam, max_l2, 0, NO_G, 7, ADAM_AMSGRAD | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(adam, max_decoupled, 0, NO_G, 7, ADAM_AMSGRAD | SUT_RULE_DECOUPLED, SUT_REALIGN_COMMON)
+
+SUT_RULE_LOOPS(nadam, plain, 0, ALL_G, 3, 0, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(nadam, plain_l2, 0, ALL_G, 3, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+
+SUT_RULE_LOOPS(radam, plain, 0, NO_G, 3, 0, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(radam, plain_l2, 0, NO_G, 3, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(radam, rectified, 0, NO_G, 3, RADAM_RECTIFIED, SUT_REALIGN_COMMON)
+SUT_RULE_LOOPS(radam, rectified_l2, 0, NO_G, 3, RADAM_RECTIFIED | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
+
+SUT_RULE_LOOPS(lion, plain, 1, ALL_G, 1, 0, SUT_REALIGN_LION)
+SUT_RULE_LOOPS(lion, decoupled, 1, ALL_G, 1, SUT_RULE_DECOUPLED, SUT_REALIGN_LION)
+
+/* The loops of a rule with given flags; NULL for a combination that does not exist. */
+static const SUT_T(kernels) *SUT_T(select)(sut_rule rule, int flags)
+{
+    switch (rule) {
+    case SUT_RULE_SGD:
+        switch (flags) {
+        case 0: return &SUT_T(sgd_kernels_plain);
+        case SUT_RULE_COUPLED: return &SUT_T(sgd_kernels_plain_l2);
+        case SGD_MOMENTUM: return &SUT_T(sgd_kernels_momentum);
+        case SGD_MOMENTUM | SUT_RULE_COUPLED: return &SUT_T(sgd_kernels_momentum_l2);
+        case SGD_MOMENTUM | SGD_NESTEROV: return &SUT_T(sgd_kernels_nesterov);
+        case SGD_MOMENTUM | SGD_NESTEROV | SUT_RULE_COUPLED: return &SUT_T(sgd_kernels_nesterov_l2);
+        }
+        break;
+    case SUT_RULE_RMSPROP:
+        switch (flags) {
+        case 0: return &SUT_T(rmsprop_kernels_plain);
+        case SUT_RULE_COUPLED: return &SUT_T(rmsprop_kernels_plain_l2);
+        case RMSPROP_MOMENTUM: return &SUT_T(rmsprop_kernels_momentum);
+        case RMSPROP_MOMENTUM | SUT_RULE_COUPLED: return &SUT_T(rmsprop_kernels_momentum_l2);
+        case RMSPROP_CENTERED: return &SUT_T(rmsprop_kernels_centered);
+        case RMSPROP_CENTERED | SUT_RULE_COUPLED: return &SUT_T(rmsprop_kernels_centered_l2);
+        case RMSPROP_MOMENTUM | RMSPROP_CENTERED: return &SUT_T(rmsprop_kernels_both);
+        case RMSPROP_MOMENTUM | RMSPROP_CENTERED | SUT_RULE_COUPLED: return &SUT_T(rmsprop_kernels_both_l2);
+        }
+        break;
+    case SUT_RULE_ADAGRAD:
+        switch (flags) {
+        case 0: return &SUT_T(adagrad_kernels_plain);
+        case SUT_RULE_COUPLED: return &SUT_T(adagrad_kernels_plain_l2);
+        }
+        break;
+    case SUT_RULE_ADAM:
+        switch (flags) {
+        case 0: return &SUT_T(adam_kernels_plain);
+        case SUT_RULE_COUPLED: return &SUT_T(adam_kernels_l2);
+        case SUT_RULE_DECOUPLED: return &SUT_T(adam_kernels_decoupled);
+        case ADAM_AMSGRAD: return &SUT_T(adam_kernels_max);
+        case ADAM_AMSGRAD | SUT_RULE_COUPLED: return &SUT_T(adam_kernels_max_l2);
+        case ADAM_AMSGRAD | SUT_RULE_DECOUPLED: return &SUT_T(adam_kernels_max_decoupled);
+        }
+        break;
+    case SUT_RULE_NADAM:
+        switch (flags) {
+        case 0: return &SUT_T(nadam_kernels_plain);
+        case SUT_RULE_COUPLED: return &SUT_T(nadam_kernels_plain_l2);
+        }
+        break;
+    case SUT_RULE_RADAM:
+        switch (flags) {
+        case 0: return &SUT_T(radam_kernels_plain);
+        case SUT_RULE_COUPLED: return &SUT_T(radam_kernels_plain_l2);
+        case RADAM_RECTIFIED: return &SUT_T(radam_kernels_rectified);
+        case RADAM_RECTIFIED | SUT_RULE_COUPLED: return &SUT_T(radam_kernels_rectified_l2);
+        }
+        break;
+    case SUT_RULE_LION:
+        switch (flags) {
+        case 0: return &SUT_T(lion_kernels_plain);
+        case SUT_RULE_DECOUPLED: return &SUT_T(lion_kernels_decoupled);
+        }
+        break;
+    case SUT_RULE_COUNT: break;
+    }
+    return NULL;
+}
