@@ -71,7 +71,8 @@ static sut_status open_temporary(sut_file_writer *w, mode_t mode)
         if (n < 0 || (size_t)n >= sizeof w->temporary)
             return io_error(w->ctx, "open", w->target, ENAMETOOLONG);
         do
-            w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode ? mode : 0666); /* less the umask */
+            w->fd =
+                open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode ? mode : 0666); /* less the umask */
         while (w->fd < 0 && errno == EINTR);
         if (w->fd >= 0)
             break;
@@ -146,8 +147,8 @@ static sut_status flush_directory(const sut_file_writer *w)
     const int error = flush(fd) == 0 ? 0 : errno;
     (void)close(fd);
     if (error == EIO)
-        SUT_FAIL(w->ctx, SUT_ERROR_IO, "%.400s was replaced, but fsync failed on its directory: a power failure may undo it",
-                 w->target);
+        SUT_FAIL(w->ctx, SUT_ERROR_IO,
+                 "%.400s was replaced, but fsync failed on its directory: a power failure may undo it", w->target);
     return SUT_OK;
 }
 
@@ -215,7 +216,8 @@ static sut_status read_open_file(sut_context *ctx, int fd, const char *path,
         SUT_TRY(accept(ctx, path, head, n_head, size));
     char *data = size > SIZE_MAX ? NULL : sut_alloc(ctx, (size_t)size + (size == 0), 1);
     if (data == NULL)
-        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for the %llu bytes of %.400s", (unsigned long long)size, path);
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for the %llu bytes of %.400s", (unsigned long long)size,
+                 path);
     memcpy(data, head, n_head);
     const sut_status status = read_exactly(ctx, fd, path, data + n_head, (size_t)size - n_head);
     if (status != SUT_OK) {

@@ -15,7 +15,7 @@
 
 typedef struct sut_file_writer {
     sut_context *ctx;
-    int fd;                   /* of the new file; -1 when there is none */
+    int fd;                    /* of the new file; -1 when there is none */
     char target[SUT_PATH_MAX]; /* symbolic links resolved: the file behind a link is replaced, not the link */
     char temporary[SUT_PATH_MAX];
 } sut_file_writer;

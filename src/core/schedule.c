@@ -23,8 +23,8 @@ static const char *const schedule_names[SUT_SCHEDULE_COUNT] = {
 };
 
 static const char *const cooldown_names[SUT_COOLDOWN_COUNT] = {
-    [SUT_COOLDOWN_LINEAR] = "linear",     [SUT_COOLDOWN_COSINE] = "cosine", [SUT_COOLDOWN_MIRROR] = "mirror",
-    [SUT_COOLDOWN_ONE_SQRT] = "1-sqrt",   [SUT_COOLDOWN_SQUARE] = "square", [SUT_COOLDOWN_EXPONENTIAL] = "exp",
+    [SUT_COOLDOWN_LINEAR] = "linear",   [SUT_COOLDOWN_COSINE] = "cosine", [SUT_COOLDOWN_MIRROR] = "mirror",
+    [SUT_COOLDOWN_ONE_SQRT] = "1-sqrt", [SUT_COOLDOWN_SQUARE] = "square", [SUT_COOLDOWN_EXPONENTIAL] = "exp",
 };
 
 const char *sut_schedule_name(sut_schedule_kind kind)
@@ -103,9 +103,8 @@ static sut_status check_schedule(sut_context *ctx, const sut_schedule *s)
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "schedule: warmup = %lld; allowed: 0 or more steps",
                  (long long)s->warmup);
     if (s->kind != SUT_SCHEDULE_CONSTANT && s->total <= s->warmup)
-        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
-                 "schedule: total = %lld steps; `%s` needs more than its warmup of %lld", (long long)s->total,
-                 schedule_names[s->kind], (long long)s->warmup);
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "schedule: total = %lld steps; `%s` needs more than its warmup of %lld",
+                 (long long)s->total, schedule_names[s->kind], (long long)s->warmup);
     if (s->kind == SUT_SCHEDULE_WSD && s->cooldown == SUT_COOLDOWN_EXPONENTIAL && !(s->final_lr > 0 && s->peak > 0))
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
                  "schedule: the `exp` cooldown needs peak > 0 and final_lr > 0, not %g and %g", s->peak, s->final_lr);
@@ -118,24 +117,14 @@ static double decay(const sut_schedule *s, sut_cooldown shape, double x)
     const double half_cosine = 0.5 * (1.0 + cos(pi * x));
     double S;
     switch (shape) {
-    case SUT_COOLDOWN_COSINE:
-        S = half_cosine;
-        break;
-    case SUT_COOLDOWN_MIRROR:
-        S = 2.0 * (1.0 - x) - half_cosine;
-        break;
-    case SUT_COOLDOWN_ONE_SQRT:
-        S = 1.0 - sqrt(x);
-        break;
-    case SUT_COOLDOWN_SQUARE:
-        S = 1.0 - x * x;
-        break;
+    case SUT_COOLDOWN_COSINE: S = half_cosine; break;
+    case SUT_COOLDOWN_MIRROR: S = 2.0 * (1.0 - x) - half_cosine; break;
+    case SUT_COOLDOWN_ONE_SQRT: S = 1.0 - sqrt(x); break;
+    case SUT_COOLDOWN_SQUARE: S = 1.0 - x * x; break;
     case SUT_COOLDOWN_EXPONENTIAL:
         /* peak (final/peak)^x, written so that no quotient can overflow */
         return pow(s->peak, 1.0 - x) * pow(s->final_lr, x);
-    default:
-        S = 1.0 - x;
-        break;
+    default: S = 1.0 - x; break;
     }
     return s->final_lr + (s->peak - s->final_lr) * S;
 }

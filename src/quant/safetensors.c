@@ -165,9 +165,8 @@ static sut_status check_metadata(sut_safetensors *c)
         REFUSE(c->ctx, c->what, "metadata", "%s is not an object", "__metadata__");
     const char *key;
     json_t *value;
-    json_object_foreach(metadata, key, value)
-        if (!json_is_string(value))
-            REFUSE(c->ctx, c->what, "metadata", "__metadata__ \"%.100s\" is not a string", key);
+    json_object_foreach(metadata, key, value) if (!json_is_string(value))
+        REFUSE(c->ctx, c->what, "metadata", "__metadata__ \"%.100s\" is not a string", key);
     return SUT_OK;
 }
 
@@ -268,9 +267,9 @@ static sut_status place_entries(sut_safetensors *c, placed_entry *placed, const 
     for (int64_t k = 0; k < c->n_entries; k++) {
         const int64_t *range = placed[k].range;
         if (range[0] != expected)
-            REFUSE(c->ctx, c->what, "offsets", "data_offsets of tensor \"%.200s\" begin at %lld; %lld was expected (%s)",
-                   placed[k].entry.name, (long long)range[0], (long long)expected,
-                   range[0] < expected ? "tensors overlap" : "a hole");
+            REFUSE(c->ctx, c->what, "offsets",
+                   "data_offsets of tensor \"%.200s\" begin at %lld; %lld was expected (%s)", placed[k].entry.name,
+                   (long long)range[0], (long long)expected, range[0] < expected ? "tensors overlap" : "a hole");
         if ((uint64_t)range[1] > data_size)
             REFUSE(c->ctx, c->what, "truncated",
                    "data_offsets of tensor \"%.200s\" end at %lld, but the file holds %llu bytes of data",
@@ -312,8 +311,8 @@ static sut_status open_entries(sut_safetensors *c, const unsigned char *data, ui
     size_t n_dims = 0;
     const char *name;
     json_t *value;
-    json_object_foreach(c->root, name, value)
-        n_dims += json_array_size(json_object_get(value, "shape")); /* 0 for whatever is not an array */
+    json_object_foreach(c->root, name, value) n_dims +=
+        json_array_size(json_object_get(value, "shape")); /* 0 for whatever is not an array */
     const size_t n = json_object_size(c->root) - (json_object_get(c->root, "__metadata__") != NULL);
     c->n_entries = (int64_t)n;
     c->entries = sut_alloc(c->ctx, n, sizeof *c->entries);
@@ -381,8 +380,8 @@ const sut_safetensors_entry *sut_safetensors_find(const sut_safetensors *contain
     if (container->n_entries == 0)
         return NULL;
     const sut_safetensors_entry key = {.name = name}, *pointer = &key;
-    sut_safetensors_entry **found = bsearch(&pointer, container->by_name, (size_t)container->n_entries,
-                                            sizeof *container->by_name, compare_names);
+    sut_safetensors_entry **found =
+        bsearch(&pointer, container->by_name, (size_t)container->n_entries, sizeof *container->by_name, compare_names);
     return found ? *found : NULL;
 }
 
@@ -397,9 +396,8 @@ bool sut_safetensors_has_metadata(const sut_safetensors *container, const char *
 {
     const char *key;
     json_t *value;
-    json_object_foreach(json_object_get(container->root, "__metadata__"), key, value)
-        if (strncmp(key, prefix, strlen(prefix)) == 0)
-            return true;
+    json_object_foreach(json_object_get(container->root, "__metadata__"), key,
+                        value) if (strncmp(key, prefix, strlen(prefix)) == 0) return true;
     return false;
 }
 

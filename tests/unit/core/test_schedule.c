@@ -90,8 +90,9 @@ static void pinn_rates(void **state)
     assert_true(rate(&s, 0) == 0.0); /* exactly: nothing moves in step 0 */
     assert_true(rate(&s, 100) == 1e-3);
     for (int64_t k = 0; k < 30000; k += 7) {
-        const double expected = k < 100 ? 1e-3 * (double)k / 100.0
-                                        : 1e-4 + 9e-4 * 0.5 * (1.0 + cos(3.14159265358979323846 * (double)(k - 100) / 29900.0));
+        const double expected =
+            k < 100 ? 1e-3 * (double)k / 100.0
+                    : 1e-4 + 9e-4 * 0.5 * (1.0 + cos(3.14159265358979323846 * (double)(k - 100) / 29900.0));
         assert_true(fabs(rate(&s, k) - expected) <= 1e-15 * 1e-3);
     }
     assert_true(rate(&s, 29999) > 1e-4);
@@ -259,12 +260,9 @@ static void names_go_both_ways(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_tables),
-        cmocka_unit_test(pinn_rates),
-        cmocka_unit_test(ends_are_exact),
-        cmocka_unit_test(warmup_starts_where_it_should),
-        cmocka_unit_test(extremes),
-        cmocka_unit_test(refusals_name_the_field),
+        cmocka_unit_test(golden_tables),      cmocka_unit_test(pinn_rates),
+        cmocka_unit_test(ends_are_exact),     cmocka_unit_test(warmup_starts_where_it_should),
+        cmocka_unit_test(extremes),           cmocka_unit_test(refusals_name_the_field),
         cmocka_unit_test(names_go_both_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

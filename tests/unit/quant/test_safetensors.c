@@ -137,14 +137,15 @@ static void accepts_what_is_valid(void **state)
     accepted("{}", 0, 0);
     accepted("{}      ", 0, 0);
     accepted("{\"__metadata__\":{}}", 0, 0);
-    accepted("{" A("[1]", "0", "4") "," B("[0]", "0", "0") "}", 4, 2);   /* empty tensor at the front */
-    accepted("{" B("[0]", "4", "4") "," A("[1]", "0", "4") "}", 4, 2);   /* at the end */
-    accepted("{" A("[0,9223372036854775807]", "0", "0") "}", 0, 1);      /* 0 first: the product stays 0 */
+    accepted("{" A("[1]", "0", "4") "," B("[0]", "0", "0") "}", 4, 2); /* empty tensor at the front */
+    accepted("{" B("[0]", "4", "4") "," A("[1]", "0", "4") "}", 4, 2); /* at the end */
+    accepted("{" A("[0,9223372036854775807]", "0", "0") "}", 0, 1);    /* 0 first: the product stays 0 */
     accepted("{ \"a\" : { \"dtype\" : \"F32\" , \"shape\" : [ 1 ] , \"data_offsets\" : [ 0 , 4 ] } }", 4, 1);
     for (int k = 0; k < SUT_FILE_DTYPE_COUNT; k++) {
         char header[200];
         const size_t size = 3 * sut_file_dtype_size((sut_file_dtype)k);
-        (void)snprintf(header, sizeof header, "{\"\xc3\xa9\":{\"dtype\":\"%s\",\"shape\":[1,3],\"data_offsets\":[0,%zu]}}",
+        (void)snprintf(header, sizeof header,
+                       "{\"\xc3\xa9\":{\"dtype\":\"%s\",\"shape\":[1,3],\"data_offsets\":[0,%zu]}}",
                        sut_file_dtype_name((sut_file_dtype)k), size);
         accepted(header, size, 1);
     }
@@ -157,8 +158,8 @@ static void refuses_bad_lengths(void **state)
     for (size_t n = 0; n < 8; n++)
         refused_bytes(good.bytes, n, "truncated");
     file f = good;
-    const size_t lengths[] = {good.size - 7, UINT64_C(100000000), UINT64_C(100000001), UINT64_C(1) << 62,
-                              UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX - 7};
+    const size_t lengths[] = {good.size - 7,     UINT64_C(100000000), UINT64_C(100000001), UINT64_C(1) << 62,
+                              UINT64_C(1) << 63, UINT64_MAX,          UINT64_MAX - 7};
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
         put_length(f.bytes, lengths[k]);
         refused_bytes(f.bytes, f.size, "header_length");
@@ -191,9 +192,32 @@ static void refuses_bad_json(void **state)
 {
     (void)state;
     const char *bad[] = {
-        " {}", "\n{}", "[]", "{}\n", "{}\t", "{},", "{}{}", "{} {}", "{", "}", "{]", "{\"a\"}", "{\"a\":}", "{,}",
-        "{\"__metadata__\":{},}", "{/*x*/}", "{\"__metadata__\":{}//\n}", "{'a':1}", "{a:1}", "  ",
-        "{\"a\":1}", "{\"a\":\"F32\"}", "{\"a\":null}", "{\"a\":{}}", "{\"a\":[]}", "{\"a\":{\"dtype\":NaN}}",
+        " {}",
+        "\n{}",
+        "[]",
+        "{}\n",
+        "{}\t",
+        "{},",
+        "{}{}",
+        "{} {}",
+        "{",
+        "}",
+        "{]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{,}",
+        "{\"__metadata__\":{},}",
+        "{/*x*/}",
+        "{\"__metadata__\":{}//\n}",
+        "{'a':1}",
+        "{a:1}",
+        "  ",
+        "{\"a\":1}",
+        "{\"a\":\"F32\"}",
+        "{\"a\":null}",
+        "{\"a\":{}}",
+        "{\"a\":[]}",
+        "{\"a\":{\"dtype\":NaN}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[01],\"data_offsets\":[0,4]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[+1],\"data_offsets\":[0,4]}}",
         "{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}",
@@ -233,7 +257,8 @@ static void refuses_bad_text(void **state)
     refused("{\"\\udc00x\":{}}", 0, "utf8");
     refused("{\"a\\u0000b\":{}}", 0, "name");
     refused("{" A("[1]", "0", "4") "," A("[1]", "0", "4") "}", 4, "duplicate");
-    refused("{" A("[1]", "0", "4") ",\"\\u0061\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "duplicate");
+    refused("{" A("[1]", "0", "4") ",\"\\u0061\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
+            "duplicate");
     refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "duplicate");
     refused("{\"__metadata__\":{\"k\":\"1\",\"k\":\"1\"}}", 0, "duplicate");
     refused("{\"__metadata__\":{\"step\":3}}", 0, "metadata");
@@ -264,7 +289,7 @@ static void refuses_bad_entries(void **state)
     refused("{" A("[4611686018427387904]", "0", "0") "}", 0, "overflow");     /* only the bytes overflow */
     refused("{" A("[1]", "4", "0") "}", 4, "offsets");
     refused("{" A("[1]", "9223372036854775807", "0") "}", 4, "offsets");
-    refused("{" A("[1]", "4", "8") "}", 8, "offsets");                         /* does not start at 0 */
+    refused("{" A("[1]", "4", "8") "}", 8, "offsets");                          /* does not start at 0 */
     refused("{" A("[1]", "0", "4") "," B("[1]", "8", "12") "}", 12, "offsets"); /* hole */
     refused("{" A("[2]", "0", "8") "," B("[2]", "4", "12") "}", 12, "offsets"); /* overlap */
     refused("{" A("[1]", "0", "4") "," B("[1]", "0", "4") "}", 4, "offsets");
@@ -326,13 +351,12 @@ static void writer_gives_fixed_bytes(void **state)
         {.name = "s", .dtype = SUT_FILE_F32, .n_dims = 0, .shape = NULL, .data = f},
     };
     const sut_safetensors_text texts[] = {{"zz", "1"}, {"a", "x/\ty"}};
-    const char *expected =
-        "{\"__metadata__\":{\"zz\":\"1\",\"a\":\"x/\\ty\"},"
-        "\"d\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,16]},"
-        "\"\\\"q\\\\\xc3\xa9\\n\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[16,16]},"
-        "\"s\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[16,20]},"
-        "\"z\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[20,28]},"
-        "\"h\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[28,32]}}";
+    const char *expected = "{\"__metadata__\":{\"zz\":\"1\",\"a\":\"x/\\ty\"},"
+                           "\"d\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,16]},"
+                           "\"\\\"q\\\\\xc3\xa9\\n\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[16,16]},"
+                           "\"s\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[16,20]},"
+                           "\"z\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[20,28]},"
+                           "\"h\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[28,32]}}";
     for (int rotation = 0; rotation < 5; rotation++) { /* the order of the input does not matter */
         sut_safetensors_item mixed[5];
         for (int k = 0; k < 5; k++)
@@ -405,7 +429,8 @@ static void writer_refuses(void **state)
     items[0].shape = huge, items[0].dtype = SUT_FILE_U8;
     items[1].dtype = SUT_FILE_U8;
     not_written(items, 2, NULL, 0, "2^63");
-    const sut_safetensors_text twice[] = {{"k", "1"}, {"k", "2"}}, latin[] = {{"k", "\xe9"}}, latin_key[] = {{"\xe9", "k"}};
+    const sut_safetensors_text twice[] = {{"k", "1"}, {"k", "2"}}, latin[] = {{"k", "\xe9"}},
+                               latin_key[] = {{"\xe9", "k"}};
     not_written(items, 0, twice, 2, "\"k\" occurs twice");
     not_written(items, 0, latin, 1, "UTF-8");
     not_written(items, 0, latin_key, 1, "UTF-8");
