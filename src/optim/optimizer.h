@@ -1,0 +1,127 @@
+/*
+ * The inside of an optimizer, and the table of methods.
+ *
+ * Invariants between calls: t of every tensor counts the steps in which it had a gradient; state and parameters belong to
+ * the same step unless `pending` (between propose and apply); masters of low-precision tensors are authoritative.
+ */
+#ifndef SUT_OPTIM_OPTIMIZER_H
+#define SUT_OPTIM_OPTIMIZER_H
+
+#include "optim/step.h"
+
+#define SUT_MAX_PARAMETERS 8
+
+/* One hyper-parameter of a method. */
+typedef struct sut_method_parameter {
+    const char *name; /* NULL ends the list */
+    size_t offset;    /* in sut_hyper */
+    bool is_flag;
+    double default_value, minimum, maximum;
+    bool minimum_open, maximum_open;
+} sut_method_parameter;
+
+/* One row per method. Names, validation, state layout, state files and documentation are derived from it. */
+typedef struct sut_method_row {
+    sut_optimizer_method method;
+    const char *name;
+    sut_rule rule;
+    int decay_flag; /* SUT_RULE_COUPLED or SUT_RULE_DECOUPLED */
+    const char *slot[SUT_MAX_SLOTS];
+    unsigned (*slots)(const sut_hyper *h); /* which slots these settings need, as bits */
+    sut_method_parameter parameter[SUT_MAX_PARAMETERS + 1];
+    const char *source;
+} sut_method_row;
+
+extern const sut_method_row sut_method_table[SUT_OPTIMIZER_COUNT];
+
+typedef struct sut_optimizer_tensor {
+    char *name;
+    sut_dtype dtype; /* as the caller stores it */
+    int n_dims;
+    int64_t shape[SUT_MAX_DIMS];
+    int64_t count; /* elements */
+    int group;
+    int64_t t;      /* steps of this tensor */
+    double mu_prod; /* NAdam: mu_1 ... mu_t, 1 at the start */
+} sut_optimizer_tensor;
+
+/* What the m x m algebra decided about a proposal. */
+typedef struct sut_solution {
+    sut_update_kind update;
+    bool careful, realign, measured;
+    double lambda[SUT_MAX_LOSSES]; /* on the rows as given, sign of maximize not included */
+    double uMu;
+    double pp, dd; /* |p|^2, |p - u|^2 where `measured` */
+} sut_solution;
+
+struct sut_optimizer {
+    sut_context *ctx;
+    const sut_method_row *row;
+    sut_optimizer_config config; /* complete; pointers inside it are not used after creation */
+    int n_groups;
+    sut_hyper *group;
+    int64_t n_tensors;
+    sut_optimizer_tensor *tensor;
+    char **tensor_name; /* n_tensors, into tensor[].name */
+    char **loss_name;   /* m, or NULL */
+    char *names;        /* storage of all names */
+    unsigned slots;     /* slots that exist */
+    void *state_memory; /* all slots and masters */
+    size_t state_bytes, workspace_bytes;
+    int64_t t, skipped;
+
+    /* Filled in per step. */
+    sut_layout layout;
+    int64_t *layout_count, *first_chunk;
+    sut_dtype *layout_dtype;
+    sut_pass_tensor *pass_tensor;
+    sut_rule_setting *setting;  /* n_groups shared ones, then one per tensor */
+    int64_t *setting_t;         /* n_groups: the step the shared setting is for */
+    uintptr_t *range;           /* 2 n_tensors: sorted beginnings and ends of the parameters */
+    double *gram, *K, *work;    /* m*m, m*m, SUT_SURGERY_WORK(m) */
+    double *sums;
+
+    /* The step in hand. */
+    bool pending, solved;
+    sut_gram gram_info;
+    bool has_gram;
+    bool direct;
+    double weights[SUT_MAX_LOSSES];       /* w, clipping included */
+    double signed_weights[SUT_MAX_LOSSES];/* as the passes take them: sign of maximize included */
+    double signed_lambda[SUT_MAX_LOSSES];
+    double norm[SUT_MAX_LOSSES];
+    double b[SUT_MAX_LOSSES];
+    double uu, uMu;
+    double lr;                            /* largest of a group */
+    bool surgery_zero;
+    sut_solution solution;
+
+    /* Memory of the surgery: weights kept by nash_update_every. */
+    double kept_weights[SUT_MAX_LOSSES];
+    int64_t kept_for; /* calls that still use them */
+};
+
+/* Slots that the settings of all groups need together. */
+unsigned sut_optimizer_needed_slots(const sut_method_row *row, const sut_hyper *groups, int n_groups);
+
+/* Range checks of one group's settings, with everything that one setting demands of another. */
+sut_status sut_hyper_check(sut_context *ctx, const sut_method_row *row, const sut_hyper *h, int group);
+
+/* Constants of step t (the coming one: 1, 2, ...) in both types; advances mu_prod for NAdam. */
+void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, double lr, double *mu_prod, double rho_m,
+                      double rho_v, bool raw, sut_rule_setting *setting);
+
+/* True where the rule needs the gradient after its state was updated. */
+bool sut_rule_needs_gradient_later(const sut_rule_setting *setting);
+bool sut_rule_defers_state(sut_rule rule);
+
+/* The method's row; NULL for an unknown value. */
+const sut_method_row *sut_method_find(sut_optimizer_method method);
+
+/* Refresh the caller's low-precision parameters from the masters (after a load). */
+void sut_optimizer_store_parameters(sut_optimizer *opt);
+
+/* Lowest-level view of a slot: NULL where the slot does not exist. Slot SUT_MAX_SLOTS is the master copy. */
+void *sut_optimizer_slot(sut_optimizer *opt, int slot, int64_t tensor);
+
+#endif /* SUT_OPTIM_OPTIMIZER_H */
