@@ -20,11 +20,11 @@ suture_package_of() {
     esac
 }
 
-# Names among the arguments that are not there, one a line, without their question mark.
+# Debian packages of those names that are not there, each once.
 suture_missing() {
-    for need; do
-        suture_has "${need%\?}" || echo "${need%\?}"
-    done
+    for name; do
+        suture_has "$name" || suture_package_of "$name"
+    done | sort -u | tr '\n' ' '
 }
 
 suture_apt() {
@@ -35,34 +35,40 @@ suture_apt() {
     else
         return 1
     fi
-    DEBIAN_FRONTEND=noninteractive "$@"
+    DEBIAN_FRONTEND=noninteractive "$@" >/dev/null
+}
+
+# Package lists may be old or empty: the first failure brings them up to date.
+suture_install() {
+    [ $# -gt 0 ] && command -v apt-get >/dev/null 2>&1 || return 0
+    echo "Installing: $*"
+    suture_apt install -y --no-install-recommends "$@" 2>/dev/null ||
+        { suture_apt update && suture_apt install -y --no-install-recommends "$@"; } ||
+        echo "apt-get could not install: $*"
 }
 
 suture_packages() {
-    packages=$(for name in $(suture_missing "$@"); do suture_package_of "$name"; done | sort -u | tr '\n' ' ')
-    if [ -n "$packages" ] && command -v apt-get >/dev/null 2>&1; then
-        echo "Installing: $packages"
-        suture_apt install -y --no-install-recommends $packages >/dev/null 2>&1 ||
-            { suture_apt update >/dev/null && suture_apt install -y --no-install-recommends $packages >/dev/null; } ||
-            echo "apt-get could not install them."
-    fi
-
-    required=''
+    needed='' welcome=''
     for need; do
-        name=${need%\?}
-        suture_has "$name" && continue
-        if [ "$name" = "$need" ]; then
-            required="$required $(suture_package_of "$name")"
-        else
-            echo "Going on without $name (Debian package $(suture_package_of "$name"))."
-        fi
+        case $need in
+        *\?) welcome="$welcome ${need%?}" ;;
+        *) needed="$needed $need" ;;
+        esac
     done
+    # In two goes, so that a package which is merely welcome cannot keep out one that is needed.
+    suture_install $(suture_missing $needed)
+    suture_install $(suture_missing $welcome)
+
+    for name in $welcome; do
+        suture_has "$name" || echo "Going on without $name (Debian package $(suture_package_of "$name"))."
+    done
+    required=$(suture_missing $needed)
     if [ -n "$required" ]; then
         cat >&2 <<END
 
-These Debian packages are missing and could not be installed:$required
+These Debian packages are missing and could not be installed: $required
 
-    As root:          apt-get install$required
+    As root:          apt-get install $required
     Without root:     ask for them, or build those projects under a prefix of your own and let
                       PATH, PKG_CONFIG_PATH=<prefix>/lib/pkgconfig and LD_LIBRARY_PATH=<prefix>/lib name it.
     Other systems:    the same programs and libraries under that system's names.
