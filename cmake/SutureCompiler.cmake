@@ -11,6 +11,9 @@ target_include_directories(suture_build INTERFACE "${PROJECT_SOURCE_DIR}/include
 target_compile_definitions(suture_build INTERFACE _GNU_SOURCE)
 target_compile_options(suture_build INTERFACE -Wall -Wextra -Wpedantic $<$<BOOL:${SUTURE_WERROR}>:-Werror>)
 
+# "#pragma GCC ivdep" is a promise to GCC; other compilers do without it.
+target_compile_options(suture_build INTERFACE $<$<C_COMPILER_ID:Clang,AppleClang>:-Wno-unknown-pragmas>)
+
 # A multiply and an add are never fused: instruction sets and the GPU can then be compared bit for bit.
 target_compile_options(suture_build INTERFACE -ffp-contract=off)
 
