@@ -77,7 +77,8 @@ struct sut_optimizer {
     sut_pass_tensor *pass_tensor;
     sut_rule_setting *setting;  /* n_groups shared ones, then one per tensor */
     int64_t *setting_t;         /* n_groups: the step the shared setting is for */
-    uintptr_t *range;           /* 2 n_tensors: sorted beginnings and ends of the parameters */
+    uintptr_t *range;           /* n_ranges pairs, sorted: beginning and end of each parameter */
+    int64_t n_ranges;
     double *gram, *K, *work;    /* m*m, m*m, SUT_SURGERY_WORK(m) */
     double *sums;
 

@@ -1,0 +1,658 @@
+/*
+ * Optimizers: creation, settings, and looks at the state. The step itself is in step.c.
+ */
+#include "optim/optimizer.h"
+
+#include "backend/half.h"
+#include "surgery/surgery.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Beginnings of the slots of each tensor are aligned to this many bytes. */
+#define SUT_SLOT_ALIGNMENT 64
+
+void sut_optimizer_config_init_sized(sut_optimizer_config *config, size_t struct_size, sut_optimizer_method method)
+{
+    sut_optimizer_config defaults;
+    memset(&defaults, 0, sizeof defaults);
+    defaults.struct_size = struct_size;
+    defaults.method = method;
+    (void)sut_hyper_init(&defaults.hyper, method);
+    defaults.n_losses = 1;
+    sut_surgery_config_init(&defaults.surgery, SUT_SURGERY_SUM);
+    defaults.align = SUT_ALIGN_NONE;
+    defaults.metric = SUT_METRIC_NATURAL;
+    defaults.rho_m = 0.1;
+    defaults.rho_v = 0.03;
+    defaults.conflict_cos_tol = 1e-6;
+    defaults.correction_distance_tol = 1e-8;
+    defaults.check = SUT_CHECK_GRADIENTS;
+    sut_schedule_init(&defaults.schedule, SUT_SCHEDULE_CONSTANT);
+    memset(config, 0, struct_size);
+    memcpy(config, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
+}
+
+void sut_report_init_sized(sut_report *report, size_t struct_size)
+{
+    memset(report, 0, struct_size);
+    report->struct_size = struct_size;
+}
+
+/* ---- checks ---- */
+
+static sut_status check_tensor(sut_context *ctx, const sut_tensor *t, int64_t index, int n_groups, int64_t *count_out)
+{
+    char label[200];
+    (void)snprintf(label, sizeof label, "tensor %lld (\"%.120s\")", (long long)index, t->name ? t->name : "");
+    if (!sut_dtype_name(t->dtype))
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: dtype %d is not a value of sut_dtype", label, (int)t->dtype);
+    if (t->n_dims < 0 || t->n_dims > SUT_MAX_DIMS)
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "%s: n_dims is %d; it must lie in [0, %d]", label, t->n_dims, SUT_MAX_DIMS);
+    int64_t count = 1;
+    bool empty = false;
+    for (int d = 0; d < t->n_dims; ++d) {
+        if (t->shape[d] < 0)
+            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "%s: shape[%d] is %lld; it must be >= 0", label, d,
+                     (long long)t->shape[d]);
+        empty = empty || t->shape[d] == 0;
+    }
+    for (int d = 0; d < t->n_dims && !empty; ++d)
+        if (__builtin_mul_overflow(count, t->shape[d], &count) || count > INT64_MAX / 16)
+            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "%s: the number of elements overflows 64 bits", label);
+    if (empty)
+        count = 0;
+    if (count > 0 && !t->data)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: data is NULL", label);
+    if (count > 0 && (uintptr_t)t->data % sut_dtype_size(t->dtype) != 0)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: data is not aligned to its %zu-byte elements", label,
+                 sut_dtype_size(t->dtype));
+    if (t->group < 0 || t->group >= n_groups)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: group is %d; there are %d groups", label, t->group, n_groups);
+    if (t->name && (t->name[0] == '\0' || strlen(t->name) > 1000))
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: a name has 1 to 1000 bytes", label);
+    *count_out = count;
+    return SUT_OK;
+}
+
+/* Checks that alignment makes of a rule's settings (docs/optimizers.md). */
+static sut_status check_alignment(sut_context *ctx, const sut_method_row *row, const sut_hyper *h, int group,
+                                  sut_align align, double rho_m)
+{
+    if (align != SUT_ALIGN_GUA || rho_m == 0)
+        return SUT_OK;
+    if (row->rule == SUT_RULE_SGD && h->nesterov && h->momentum < 0.05)
+        SUT_FAIL(ctx, SUT_ERROR_UNSUPPORTED,
+                 "group %d: realigning Nesterov momentum divides by momentum, which is %g; use momentum >= 0.05 or "
+                 "rho_m = 0",
+                 group, h->momentum);
+    if (row->rule == SUT_RULE_LION && h->beta1 == 0)
+        SUT_FAIL(ctx, SUT_ERROR_UNSUPPORTED, "group %d: realigning Lion divides by beta1, which is 0; use rho_m = 0",
+                 group);
+    return SUT_OK;
+}
+
+static sut_status check_choice(sut_context *ctx, const char *name, int value, int count)
+{
+    if (value < 0 || value >= count)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s is %d; it must lie in [0, %d]", name, value, count - 1);
+    return SUT_OK;
+}
+
+static sut_status check_settings(sut_context *ctx, const sut_optimizer_config *c)
+{
+    SUT_TRY(check_choice(ctx, "maximize", c->maximize, 2));
+    SUT_TRY(check_choice(ctx, "align", (int)c->align, 2));
+    SUT_TRY(check_choice(ctx, "metric", (int)c->metric, 2));
+    SUT_TRY(check_choice(ctx, "check", (int)c->check, 3));
+    SUT_TRY(check_choice(ctx, "strict", c->strict, 2));
+    SUT_TRY(check_choice(ctx, "realign_raw", c->realign_raw, 2));
+    SUT_TRY(check_choice(ctx, "use_schedule", c->use_schedule, 2));
+    SUT_TRY(sut_check_range(ctx, "rho_m", c->rho_m, 0, false, 1, false));
+    SUT_TRY(sut_check_range(ctx, "rho_v", c->rho_v, 0, false, 1, false));
+    SUT_TRY(sut_check_range(ctx, "clip_norm", c->clip_norm, 0, false, HUGE_VAL, false));
+    SUT_TRY(sut_check_range(ctx, "conflict_cos_tol", c->conflict_cos_tol, 0, false, 1, true));
+    SUT_TRY(sut_check_range(ctx, "correction_distance_tol", c->correction_distance_tol, 0, false, HUGE_VAL, false));
+    if (c->use_schedule) {
+        double rate;
+        SUT_TRY(sut_schedule_lr(ctx, &c->schedule, 0, &rate));
+        if (c->schedule.peak == 0)
+            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "schedule: peak is 0; an optimizer's schedule needs peak > 0");
+    }
+    return SUT_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Parameters in memory, as sorted pairs of beginning and end; refuses any overlap. Pairs stay pairs when sorted only if they are
+ * disjoint, which is what is checked. */
+static sut_status check_overlaps(sut_context *ctx, sut_optimizer *opt)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        if (opt->tensor[k].count > 0) {
+            opt->range[2 * n] = (uintptr_t)opt->pass_tensor[k].param;
+            opt->range[2 * n + 1] =
+                opt->range[2 * n] + (uintptr_t)opt->tensor[k].count * sut_dtype_size(opt->tensor[k].dtype);
+            ++n;
+        }
+    opt->n_ranges = n;
+    qsort(opt->range, (size_t)n, 2 * sizeof *opt->range, by_value);
+    for (int64_t k = 0; k + 1 < n; ++k) {
+        if (opt->range[2 * k + 1] <= opt->range[2 * k + 2])
+            continue;
+        int64_t first = -1, second = -1;
+        for (int64_t j = 0; j < opt->n_tensors; ++j) {
+            if (opt->tensor[j].count == 0)
+                continue;
+            const uintptr_t at = (uintptr_t)opt->pass_tensor[j].param;
+            if (at == opt->range[2 * k] && first < 0)
+                first = j;
+            else if (at == opt->range[2 * k + 2] && second < 0)
+                second = j;
+        }
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "tensors \"%s\" and \"%s\" share memory: each parameter is listed once",
+                 opt->tensor[first < 0 ? 0 : first].name, opt->tensor[second < 0 ? first : second].name);
+    }
+    return SUT_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static sut_status check_names(sut_context *ctx, const sut_optimizer *opt)
+{
+    const char **const sorted = sut_alloc(ctx, (size_t)opt->n_tensors, sizeof *sorted);
+    if (!sorted)
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for the names of %lld tensors", (long long)opt->n_tensors);
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        sorted[k] = opt->tensor[k].name;
+    qsort(sorted, (size_t)opt->n_tensors, sizeof *sorted, by_name);
+    sut_status status = SUT_OK;
+    for (int64_t k = 0; k + 1 < opt->n_tensors && status == SUT_OK; ++k)
+        if (!strcmp(sorted[k], sorted[k + 1]))
+            status = sut_fail(ctx, SUT_ERROR_INVALID_ARGUMENT, "two tensors are named \"%s\": names must be unique",
+                              sorted[k]);
+    sut_free(ctx, sorted);
+    return status;
+}
+
+int64_t sut_step_find_bad_parameter(sut_context *ctx, const sut_layout *layout, const sut_pass_tensor *tensors,
+                                    int64_t *index_out)
+{
+    for (int64_t k = 0; k < layout->n_tensors; ++k) {
+        const sut_dtype own = layout->dtype[k] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
+        *index_out = layout->count[k] ? ctx->ops->find_nonfinite(ctx, tensors[k].theta, layout->count[k], own) : -1;
+        if (*index_out >= 0)
+            return k;
+    }
+    return -1;
+}
+
+/* ---- creation ---- */
+
+static bool is_low_precision(sut_dtype dtype)
+{
+    return dtype == SUT_DTYPE_BF16 || dtype == SUT_DTYPE_F16;
+}
+
+static void load_master(const sut_optimizer *opt, int64_t k)
+{
+    const sut_pass_tensor *const p = &opt->pass_tensor[k];
+    if (p->theta == p->param)
+        return;
+    const uint16_t *const from = p->param;
+    float *const to = p->theta;
+    if (opt->tensor[k].dtype == SUT_DTYPE_BF16)
+        for (int64_t j = 0; j < opt->tensor[k].count; ++j)
+            to[j] = sut_from_bf16(from[j]);
+    else
+        for (int64_t j = 0; j < opt->tensor[k].count; ++j)
+            to[j] = sut_from_f16(from[j]);
+}
+
+void sut_optimizer_store_parameters(sut_optimizer *opt)
+{
+    for (int64_t k = 0; k < opt->n_tensors; ++k) {
+        const sut_pass_tensor *const p = &opt->pass_tensor[k];
+        if (p->theta == p->param)
+            continue;
+        const float *const from = p->theta;
+        uint16_t *const to = p->param;
+        for (int64_t j = 0; j < opt->tensor[k].count; ++j)
+            to[j] = opt->tensor[k].dtype == SUT_DTYPE_BF16 ? sut_to_bf16(from[j]) : sut_to_f16(from[j]);
+    }
+}
+
+static void *take(sut_context *ctx, sut_optimizer *opt, size_t count, size_t size)
+{
+    opt->workspace_bytes += count * size;
+    return sut_alloc(ctx, count, size);
+}
+
+/* Names of tensors and losses in one block of memory. */
+static bool copy_names(sut_context *ctx, sut_optimizer *opt, const sut_optimizer_config *c)
+{
+    size_t bytes = 0;
+    for (int64_t k = 0; k < c->n_tensors; ++k)
+        bytes += c->tensors[k].name ? strlen(c->tensors[k].name) + 1 : 32;
+    if (c->loss_names)
+        for (int i = 0; i < c->n_losses; ++i)
+            bytes += c->loss_names[i] ? strlen(c->loss_names[i]) + 1 : 0;
+    opt->names = take(ctx, opt, bytes, 1);
+    opt->tensor_name = take(ctx, opt, (size_t)c->n_tensors, sizeof *opt->tensor_name);
+    if (!opt->names || !opt->tensor_name)
+        return false;
+    char *at = opt->names;
+    for (int64_t k = 0; k < c->n_tensors; ++k) {
+        opt->tensor[k].name = opt->tensor_name[k] = at;
+        if (c->tensors[k].name)
+            at = stpcpy(at, c->tensors[k].name) + 1;
+        else
+            at += snprintf(at, 32, "param.%lld", (long long)k) + 1;
+    }
+    if (c->loss_names) {
+        opt->loss_name = take(ctx, opt, (size_t)c->n_losses, sizeof *opt->loss_name);
+        if (!opt->loss_name)
+            return false;
+        for (int i = 0; i < c->n_losses; ++i)
+            if (c->loss_names[i]) {
+                opt->loss_name[i] = at;
+                at = stpcpy(at, c->loss_names[i]) + 1;
+            }
+    }
+    return true;
+}
+
+/* State slots and master copies: one allocation, each tensor's part aligned. */
+static bool make_state(sut_context *ctx, sut_optimizer *opt)
+{
+    size_t total = 0;
+    for (int pass = 0; pass < 2; ++pass) {
+        char *at = opt->state_memory;
+        for (int slot = 0; slot <= SUT_MAX_SLOTS; ++slot)
+            for (int64_t k = 0; k < opt->n_tensors; ++k) {
+                const bool master = slot == SUT_MAX_SLOTS;
+                if (opt->tensor[k].count == 0 ||
+                    (master ? !is_low_precision(opt->tensor[k].dtype) : !(opt->slots >> slot & 1)))
+                    continue;
+                const size_t size = opt->tensor[k].dtype == SUT_DTYPE_F64 ? 8 : 4;
+                const size_t bytes = ((size_t)opt->tensor[k].count * size + SUT_SLOT_ALIGNMENT - 1) /
+                                     SUT_SLOT_ALIGNMENT * SUT_SLOT_ALIGNMENT;
+                if (pass == 0) {
+                    if (__builtin_add_overflow(total, bytes, &total))
+                        return false;
+                    continue;
+                }
+                if (master)
+                    opt->pass_tensor[k].theta = at;
+                else
+                    opt->pass_tensor[k].state[slot] = at;
+                at += bytes;
+            }
+        if (pass == 0) {
+            opt->state_bytes = total;
+            opt->state_memory = sut_alloc(ctx, total, 1);
+            if (!opt->state_memory)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Adagrad's accumulator starts at a value of its own. */
+static void fill_state(sut_optimizer *opt)
+{
+    for (int64_t k = 0; k < opt->n_tensors; ++k) {
+        opt->tensor[k].mu_prod = 1;
+        const double start = opt->group[opt->tensor[k].group].initial_accumulator_value;
+        if (opt->row->rule != SUT_RULE_ADAGRAD || start == 0)
+            continue;
+        for (int64_t j = 0; j < opt->tensor[k].count; ++j) {
+            if (opt->tensor[k].dtype == SUT_DTYPE_F64)
+                ((double *)opt->pass_tensor[k].state[0])[j] = start;
+            else
+                ((float *)opt->pass_tensor[k].state[0])[j] = (float)start;
+        }
+    }
+}
+
+static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer_config *c)
+{
+    const size_t n = (size_t)c->n_tensors, m = (size_t)c->n_losses;
+    opt->config = *c;
+    opt->n_tensors = c->n_tensors;
+    opt->n_groups = c->groups ? c->n_groups : 1;
+    opt->group = take(ctx, opt, (size_t)opt->n_groups, sizeof *opt->group);
+    opt->tensor = take(ctx, opt, n, sizeof *opt->tensor);
+    opt->pass_tensor = take(ctx, opt, n, sizeof *opt->pass_tensor);
+    opt->layout_count = take(ctx, opt, n, sizeof *opt->layout_count);
+    opt->layout_dtype = take(ctx, opt, n, sizeof *opt->layout_dtype);
+    opt->first_chunk = take(ctx, opt, n + 1, sizeof *opt->first_chunk);
+    opt->setting = take(ctx, opt, (size_t)opt->n_groups + n, sizeof *opt->setting);
+    opt->setting_t = take(ctx, opt, (size_t)opt->n_groups, sizeof *opt->setting_t);
+    opt->range = take(ctx, opt, 2 * n, sizeof *opt->range);
+    opt->gram = take(ctx, opt, m * m, sizeof *opt->gram);
+    opt->K = take(ctx, opt, m * m, sizeof *opt->K);
+    opt->work = take(ctx, opt, SUT_SURGERY_WORK(m), sizeof *opt->work);
+    opt->sums = take(ctx, opt, SUT_SUM_ROWS + m + m * (m + 1) / 2, sizeof *opt->sums);
+    if (!opt->group || !opt->tensor || !opt->pass_tensor || !opt->layout_count || !opt->layout_dtype ||
+        !opt->first_chunk || !opt->setting || !opt->setting_t || !opt->range || !opt->gram || !opt->K || !opt->work ||
+        !opt->sums || !copy_names(ctx, opt, c))
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for an optimizer of %zu tensors", n);
+
+    memcpy(opt->group, c->groups ? c->groups : &c->hyper, (size_t)opt->n_groups * sizeof *opt->group);
+    int64_t elements = 0;
+    for (size_t k = 0; k < n; ++k) {
+        sut_optimizer_tensor *const t = &opt->tensor[k];
+        const sut_tensor *const from = &c->tensors[k];
+        int64_t count = 0;
+        SUT_TRY(check_tensor(ctx, from, (int64_t)k, opt->n_groups, &count));
+        t->dtype = from->dtype;
+        t->n_dims = from->n_dims;
+        memcpy(t->shape, from->shape, sizeof t->shape);
+        t->count = count;
+        t->group = from->group;
+        opt->pass_tensor[k].param = from->data;
+        opt->pass_tensor[k].theta = from->data;
+        opt->layout_count[k] = count;
+        opt->layout_dtype[k] = t->dtype;
+        opt->first_chunk[k + 1] = opt->first_chunk[k] + count / SUT_CHUNK + (count % SUT_CHUNK != 0);
+        if (__builtin_add_overflow(elements, count, &elements))
+            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "the number of parameters overflows 64 bits");
+    }
+    if (elements == 0)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "there are no parameters: every tensor is empty");
+    opt->layout = (sut_layout){(int64_t)n,         opt->layout_count, opt->layout_dtype,
+                               opt->first_chunk, opt->first_chunk[n], elements};
+    SUT_TRY(check_names(ctx, opt));
+    SUT_TRY(check_overlaps(ctx, opt));
+    opt->slots = sut_optimizer_needed_slots(opt->row, opt->group, opt->n_groups);
+    if (!make_state(ctx, opt))
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of optimizer state", opt->state_bytes);
+    fill_state(opt);
+    for (size_t k = 0; k < n; ++k)
+        load_master(opt, (int64_t)k);
+    int64_t index;
+    const int64_t bad = sut_step_find_bad_parameter(ctx, &opt->layout, opt->pass_tensor, &index);
+    if (bad >= 0)
+        SUT_FAIL(ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld", opt->tensor[bad].name,
+                 (long long)index);
+    SUT_TRY(sut_backend_reserve(ctx, c->n_losses));
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_create(sut_optimizer **opt_out, sut_context *ctx, const sut_optimizer_config *config)
+{
+    if (opt_out)
+        *opt_out = NULL;
+    if (!ctx)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    if (!opt_out || !config)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "sut_optimizer_create: %s is NULL", opt_out ? "config" : "opt_out");
+    sut_optimizer_config c;
+    sut_optimizer_config_init(&c, SUT_OPTIMIZER_SGD);
+    SUT_TRY(sut_read_struct(ctx, "sut_optimizer_config", &c, sizeof c, config));
+    const sut_method_row *const row = sut_method_find(c.method);
+    if (!row)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "method %d is not a value of sut_optimizer_method", (int)c.method);
+    if (c.n_losses < 1 || c.n_losses > SUT_MAX_LOSSES)
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "n_losses is %d; it must lie in [1, %d]", c.n_losses, SUT_MAX_LOSSES);
+    if (c.n_tensors < 0 || c.n_tensors > INT32_MAX)
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "n_tensors is %lld; it must lie in [1, 2147483647]",
+                 (long long)c.n_tensors);
+    if (c.n_tensors == 0 || !c.tensors)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "there are no parameters: %s",
+                 c.n_tensors == 0 ? "n_tensors is 0" : "tensors is NULL");
+    if (c.groups && (c.n_groups < 1 || c.n_groups > 1000000))
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "n_groups is %d; it must lie in [1, 1000000]", c.n_groups);
+    SUT_TRY(check_settings(ctx, &c));
+    sut_surgery_config surgery;
+    sut_surgery_config_init(&surgery, SUT_SURGERY_SUM);
+    SUT_TRY(sut_read_struct(ctx, "sut_optimizer_config.surgery", &surgery, sizeof surgery, &c.surgery));
+    c.surgery = surgery;
+    SUT_TRY(sut_surgery_validate(ctx, &c.surgery, c.n_losses));
+    for (int k = 0; k < (c.groups ? c.n_groups : 1); ++k) {
+        const sut_hyper *const h = c.groups ? &c.groups[k] : &c.hyper;
+        SUT_TRY(sut_hyper_check(ctx, row, h, k));
+        SUT_TRY(check_alignment(ctx, row, h, k, c.align, c.rho_m));
+    }
+
+    sut_optimizer *const opt = sut_alloc(ctx, 1, sizeof *opt);
+    if (!opt)
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for an optimizer");
+    opt->ctx = ctx;
+    opt->row = row;
+    const sut_status status = fill(ctx, opt, &c);
+    if (status != SUT_OK) {
+        sut_optimizer_destroy(opt);
+        return status;
+    }
+    /* Borrowed pointers of the configuration are dead now, those of the surgery excepted. */
+    opt->config.tensors = NULL;
+    opt->config.groups = NULL;
+    opt->config.loss_names = NULL;
+    *opt_out = opt;
+    return SUT_OK;
+}
+
+void sut_optimizer_destroy(sut_optimizer *opt)
+{
+    if (!opt)
+        return;
+    sut_context *const ctx = opt->ctx;
+    void *const parts[] = {opt->group,        opt->tensor,  opt->pass_tensor, opt->layout_count, opt->layout_dtype,
+                           opt->first_chunk,  opt->setting, opt->setting_t,   opt->range,        opt->gram,
+                           opt->K,            opt->work,    opt->sums,        opt->names,        opt->tensor_name,
+                           opt->loss_name,    opt->state_memory};
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; ++k)
+        sut_free(ctx, parts[k]);
+    sut_free(ctx, opt);
+}
+
+/* ---- settings ---- */
+
+#define REFUSE_WHILE_PENDING(opt, what)                                                                   \
+    do {                                                                                                  \
+        if ((opt)->pending)                                                                               \
+            SUT_FAIL((opt)->ctx, SUT_ERROR_SEQUENCE, what ": a proposal waits for sut_optimizer_apply()"); \
+    } while (0)
+
+sut_status sut_optimizer_get_hyper(const sut_optimizer *opt, int group, sut_hyper *hyper_out)
+{
+    if (!opt || !hyper_out)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    if (group < 0 || group >= opt->n_groups)
+        SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE, "group is %d; there are %d groups", group, opt->n_groups);
+    *hyper_out = opt->group[group];
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_set_hyper(sut_optimizer *opt, int group, const sut_hyper *hyper)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    sut_context *const ctx = opt->ctx;
+    if (!hyper)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "sut_optimizer_set_hyper: hyper is NULL");
+    if (group < 0 || group >= opt->n_groups)
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "group is %d; there are %d groups", group, opt->n_groups);
+    REFUSE_WHILE_PENDING(opt, "sut_optimizer_set_hyper");
+    const sut_hyper wanted = *hyper; /* may be a member of this optimizer */
+    SUT_TRY(sut_hyper_check(ctx, opt->row, &wanted, group));
+    SUT_TRY(check_alignment(ctx, opt->row, &wanted, group, opt->config.align, opt->config.rho_m));
+    const unsigned missing = opt->row->slots(&wanted) & ~opt->slots;
+    if (missing) {
+        int slot = 0;
+        while (!(missing >> slot & 1))
+            ++slot;
+        SUT_FAIL(ctx, SUT_ERROR_UNSUPPORTED,
+                 "these settings of group %d need the state \"%s\", which this optimizer was created without; create it "
+                 "with them",
+                 group, opt->row->slot[slot]);
+    }
+    opt->group[group] = wanted;
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_set_lr(sut_optimizer *opt, int group, double lr)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    if (group < -1 || group >= opt->n_groups)
+        SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE, "group is %d; it must lie in [-1, %d]", group, opt->n_groups - 1);
+    REFUSE_WHILE_PENDING(opt, "sut_optimizer_set_lr");
+    SUT_TRY(sut_check_range(opt->ctx, "lr", lr, 0, false, HUGE_VAL, false));
+    for (int k = group < 0 ? 0 : group; k <= (group < 0 ? opt->n_groups - 1 : group); ++k)
+        opt->group[k].lr = lr;
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_set_schedule(sut_optimizer *opt, const sut_schedule *schedule)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    REFUSE_WHILE_PENDING(opt, "sut_optimizer_set_schedule");
+    sut_optimizer_config changed = opt->config;
+    changed.use_schedule = schedule != NULL;
+    if (schedule)
+        SUT_TRY(sut_read_struct(opt->ctx, "sut_schedule", &changed.schedule, sizeof changed.schedule, schedule));
+    SUT_TRY(check_settings(opt->ctx, &changed));
+    opt->config = changed;
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_set_align(sut_optimizer *opt, sut_align align, double rho_m, double rho_v)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    REFUSE_WHILE_PENDING(opt, "sut_optimizer_set_align");
+    sut_optimizer_config changed = opt->config;
+    changed.align = align;
+    changed.rho_m = rho_m;
+    changed.rho_v = rho_v;
+    SUT_TRY(check_settings(opt->ctx, &changed));
+    for (int k = 0; k < opt->n_groups; ++k)
+        SUT_TRY(check_alignment(opt->ctx, opt->row, &opt->group[k], k, align, rho_m));
+    opt->config = changed;
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_parameters_changed(sut_optimizer *opt)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    REFUSE_WHILE_PENDING(opt, "sut_optimizer_parameters_changed");
+    for (int64_t k = 0; k < opt->n_tensors; ++k) {
+        const int64_t index = opt->tensor[k].count ? opt->ctx->ops->find_nonfinite(opt->ctx, opt->pass_tensor[k].param,
+                                                                                   opt->tensor[k].count,
+                                                                                   opt->tensor[k].dtype)
+                                                   : -1;
+        if (index >= 0)
+            SUT_FAIL(opt->ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld", opt->tensor[k].name,
+                     (long long)index);
+    }
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        load_master(opt, k);
+    return SUT_OK;
+}
+
+/* ---- looking inside ---- */
+
+int64_t sut_optimizer_steps(const sut_optimizer *opt)
+{
+    return opt ? opt->t : 0;
+}
+
+int64_t sut_optimizer_tensor_steps(const sut_optimizer *opt, int64_t tensor)
+{
+    return opt && tensor >= 0 && tensor < opt->n_tensors ? opt->tensor[tensor].t : -1;
+}
+
+int64_t sut_optimizer_skipped_steps(const sut_optimizer *opt)
+{
+    return opt ? opt->skipped : 0;
+}
+
+void *sut_optimizer_slot(sut_optimizer *opt, int slot, int64_t tensor)
+{
+    const sut_pass_tensor *const p = &opt->pass_tensor[tensor];
+    if (slot == SUT_MAX_SLOTS)
+        return p->theta != p->param ? p->theta : NULL;
+    return p->state[slot];
+}
+
+const char *sut_optimizer_state_name(const sut_optimizer *opt, int index)
+{
+    if (!opt || index < 0)
+        return NULL;
+    for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
+        if ((opt->slots >> slot & 1) && index-- == 0)
+            return opt->row->slot[slot];
+    bool masters = false;
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        masters = masters || is_low_precision(opt->tensor[k].dtype);
+    if (masters && index-- == 0)
+        return "master";
+    if (opt->row->rule == SUT_RULE_NADAM && index == 0)
+        return "mu_prod";
+    return NULL;
+}
+
+sut_status sut_optimizer_state(sut_optimizer *opt, const char *slot, int64_t tensor, void **data_out,
+                               sut_dtype *dtype_out, int64_t *count_out)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    if (!slot || !data_out)
+        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "sut_optimizer_state: %s is NULL", slot ? "data_out" : "slot");
+    if (tensor < 0 || tensor >= opt->n_tensors)
+        SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE, "tensor is %lld; there are %lld tensors", (long long)tensor,
+                 (long long)opt->n_tensors);
+    sut_optimizer_tensor *const t = &opt->tensor[tensor];
+    if (opt->row->rule == SUT_RULE_NADAM && !strcmp(slot, "mu_prod")) {
+        *data_out = &t->mu_prod;
+        if (dtype_out)
+            *dtype_out = SUT_DTYPE_F64;
+        if (count_out)
+            *count_out = 1;
+        return SUT_OK;
+    }
+    for (int k = 0; k <= SUT_MAX_SLOTS; ++k) {
+        const char *const name = k == SUT_MAX_SLOTS ? "master" : opt->row->slot[k];
+        const bool exists = k == SUT_MAX_SLOTS ? is_low_precision(t->dtype) : opt->slots >> k & 1;
+        if (!name || strcmp(name, slot) != 0 || !exists)
+            continue;
+        *data_out = sut_optimizer_slot(opt, k, tensor);
+        if (dtype_out)
+            *dtype_out = t->dtype == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
+        if (count_out)
+            *count_out = t->count;
+        return SUT_OK;
+    }
+    char known[64] = "";
+    for (int index = 0; sut_optimizer_state_name(opt, index); ++index)
+        (void)snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", index ? ", " : "",
+                       sut_optimizer_state_name(opt, index));
+    SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s has no state \"%.60s\" for tensor \"%.200s\"; it has: %s",
+             opt->row->name, slot, t->name, known[0] ? known : "none");
+}
+
+sut_status sut_optimizer_memory(const sut_optimizer *opt, size_t *state_out, size_t *workspace_out)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    if (state_out)
+        *state_out = opt->state_bytes;
+    if (workspace_out)
+        *workspace_out = opt->workspace_bytes + opt->ctx->scratch_size * sizeof(double);
+    return SUT_OK;
+}

@@ -1,0 +1,751 @@
+/*
+ * The step: three passes over memory with m x m algebra between them (gradient-update alignment: Xiao et al. 2026, arXiv
+ * 2609.01558). sut_optimizer_step() and the staged calls run the same functions in the same order, so they give the same
+ * bits.
+ *
+ *   begin     arguments; pass 1 (Gram matrix, finiteness); surgery weights.   Nothing has been written up to here.
+ *   propose   pass 2: state, proposal u, b = G u, K = G M^-1 G^T
+ *   solve     gate; multipliers; how p is to be formed
+ *   finish    pass 3: theta, realignment, measured cosines
+ *
+ * Precision. f32 data go through f32 lanes. The cosines of p suffer from their error (and from the rounding of u) by about
+ * eps (|u| + sum_j |lambda_j M^-1 g_j|) / |p|; where that could reach the gate, pass 2's sums are taken again in double
+ * from the state as it now is, and pass 3 forms p in double ("careful"). Where K is so ill-conditioned that double sums are
+ * not enough, G p is measured before anything is applied and the multipliers are solved again for the remainder.
+ */
+#include "optim/optimizer.h"
+
+#include "surgery/surgery.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A conflict, as it is counted in reports. */
+#define SUT_CONFLICT_COS 1e-6
+/* |p| below this times |u| is zero: no direction near u hurts no loss. */
+#define SUT_ZERO_UPDATE 1e-10
+/* Rows shorter than this times the longest impose nothing. */
+#define SUT_ZERO_ROW 1e-150
+
+/* ---- begin ---- */
+
+static sut_status check_gradients(sut_optimizer *opt, const void *const *grads)
+{
+    for (int i = 0; i < opt->config.n_losses; ++i)
+        for (int64_t k = 0; k < opt->n_tensors; ++k) {
+            const char *const g = grads[(int64_t)i * opt->n_tensors + k];
+            if (!g || opt->tensor[k].count == 0)
+                continue;
+            const size_t size = sut_dtype_size(opt->tensor[k].dtype);
+            const uintptr_t begin = (uintptr_t)g, end = begin + (uintptr_t)opt->tensor[k].count * size;
+            if (begin % size != 0)
+                SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT,
+                         "the gradient of loss %d in tensor \"%s\" is not aligned to its %zu-byte elements", i,
+                         opt->tensor[k].name, size);
+            /* The last parameter that begins before the gradient ends is the only one that can reach into it. */
+            int64_t low = 0, high = opt->n_ranges;
+            while (low < high) {
+                const int64_t middle = low + (high - low) / 2;
+                if (opt->range[2 * middle] < end)
+                    low = middle + 1;
+                else
+                    high = middle;
+            }
+            if (low > 0 && opt->range[2 * (low - 1) + 1] > begin)
+                SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT,
+                         "the gradient of loss %d in tensor \"%s\" overlaps a parameter", i, opt->tensor[k].name);
+        }
+    return SUT_OK;
+}
+
+static sut_status check_losses(sut_optimizer *opt, const double *losses)
+{
+    for (int i = 0; losses && i < opt->config.n_losses; ++i)
+        if (!isfinite(losses[i])) {
+            ++opt->skipped;
+            SUT_FAIL(opt->ctx, SUT_ERROR_NOT_FINITE, "loss %d%s%s%s is %g", i,
+                     opt->loss_name && opt->loss_name[i] ? " (\"" : "",
+                     opt->loss_name && opt->loss_name[i] ? opt->loss_name[i] : "",
+                     opt->loss_name && opt->loss_name[i] ? "\")" : "", losses[i]);
+        }
+    return SUT_OK;
+}
+
+/* Methods whose weights do not depend on the gradients. */
+static bool weights_are_free(sut_surgery_method method)
+{
+    return method == SUT_SURGERY_SUM || method == SUT_SURGERY_MEAN || method == SUT_SURGERY_FIXED;
+}
+
+static bool aligned(const sut_optimizer *opt)
+{
+    return opt->config.align == SUT_ALIGN_GUA && opt->config.n_losses > 1;
+}
+
+/* Pass 1 and the surgery. `report`: whether the caller wants its figures. */
+static sut_status begin(sut_optimizer *opt, const void *const *grads, const double *losses, bool report)
+{
+    sut_context *const ctx = opt->ctx;
+    const sut_optimizer_config *const c = &opt->config;
+    const int m = c->n_losses;
+    if (!grads)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
+    SUT_TRY(check_gradients(opt, grads));
+    SUT_TRY(check_losses(opt, losses));
+    for (int64_t k = 0; k < opt->n_tensors; ++k) {
+        bool present = false;
+        for (int i = 0; i < m && !present; ++i)
+            present = grads[(int64_t)i * opt->n_tensors + k] != NULL;
+        opt->pass_tensor[k].present = present && opt->tensor[k].count > 0;
+    }
+
+    const sut_rows rows = {grads, m, NULL};
+    const bool plain = m == 1 || weights_are_free(c->surgery.method);
+    opt->has_gram = !plain || aligned(opt) || c->clip_norm > 0 || c->check != SUT_CHECK_NONE || report;
+    opt->gram_info = (sut_gram){opt->gram, 0, false};
+    if (opt->has_gram) {
+        const sut_status status =
+            sut_gram_compute(ctx, &opt->layout, &rows, c->strict, (const char *const *)opt->loss_name,
+                             (const char *const *)opt->tensor_name, &opt->gram_info);
+        if (status == SUT_ERROR_NOT_FINITE)
+            ++opt->skipped;
+        SUT_TRY(status);
+    } else {
+        memset(opt->gram, 0, (size_t)(m * m) * sizeof *opt->gram);
+        for (int i = 0; i < m; ++i)
+            opt->gram[i * m + i] = 1; /* the surgery of a free method looks at nothing else */
+    }
+    if (c->check == SUT_CHECK_ALL) {
+        int64_t index;
+        const int64_t bad = sut_step_find_bad_parameter(ctx, &opt->layout, opt->pass_tensor, &index);
+        if (bad >= 0) {
+            ++opt->skipped;
+            SUT_FAIL(ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld", opt->tensor[bad].name,
+                     (long long)index);
+        }
+    }
+
+    if (c->surgery.method == SUT_SURGERY_NASH && opt->kept_for > 0) {
+        memcpy(opt->weights, opt->kept_weights, (size_t)m * sizeof *opt->weights);
+        opt->surgery_zero = false;
+    } else {
+        const sut_surgery_input in = {opt->gram, m, opt->gram_info.exponent, losses, ctx->seed, (uint64_t)opt->t,
+                                      &c->surgery, opt->work};
+        sut_surgery_output out;
+        SUT_TRY(sut_surgery_solve(ctx, &in, &out));
+        memcpy(opt->weights, out.weights, (size_t)m * sizeof *opt->weights);
+        opt->surgery_zero = out.zero;
+    }
+    for (int i = 0; i < m; ++i)
+        opt->norm[i] = opt->has_gram ? ldexp(sqrt(opt->gram[i * m + i]), opt->gram_info.exponent) : 0;
+    if (c->clip_norm > 0) {
+        double squared = 0;
+        for (int i = 0; i < m; ++i)
+            for (int j = 0; j < m; ++j)
+                squared += opt->weights[i] * opt->weights[j] * opt->gram[i * m + j];
+        const double norm = ldexp(sqrt(squared > 0 ? squared : 0), opt->gram_info.exponent);
+        const double factor = c->clip_norm / (norm + 1e-6);
+        if (factor < 1)
+            for (int i = 0; i < m; ++i)
+                opt->weights[i] *= factor;
+    }
+    const double sign = c->maximize ? -1 : 1;
+    for (int i = 0; i < m; ++i)
+        opt->signed_weights[i] = sign * opt->weights[i];
+    opt->direct = m == 1 && opt->signed_weights[0] == 1;
+    return SUT_OK;
+}
+
+/* ---- propose ---- */
+
+static double group_rate(const sut_optimizer *opt, int group, double scheduled)
+{
+    const double lr = opt->group[group].lr;
+    if (!opt->config.use_schedule)
+        return lr;
+    return lr == opt->config.schedule.peak ? scheduled : lr * (scheduled / opt->config.schedule.peak);
+}
+
+/* Rates and constants of this step; the counts advance. Only the step's own tensors are touched. */
+static void prepare(sut_optimizer *opt)
+{
+    double scheduled = 0;
+    if (opt->config.use_schedule)
+        (void)sut_schedule_lr(NULL, &opt->config.schedule, opt->t, &scheduled); /* was checked when it was set */
+    const bool realigns = aligned(opt);
+    const double rho_m = realigns ? opt->config.rho_m : 0, rho_v = realigns ? opt->config.rho_v : 0;
+    const bool raw = opt->config.realign_raw != 0;
+
+    opt->lr = 0;
+    for (int k = 0; k < opt->n_groups; ++k) {
+        const double lr = group_rate(opt, k, scheduled);
+        opt->lr = lr > opt->lr ? lr : opt->lr;
+        opt->setting_t[k] = 0;
+    }
+    for (int64_t k = 0; k < opt->n_tensors; ++k) {
+        sut_pass_tensor *const p = &opt->pass_tensor[k];
+        if (!p->present)
+            continue;
+        sut_optimizer_tensor *const t = &opt->tensor[k];
+        const double lr = group_rate(opt, t->group, scheduled);
+        p->lr = lr;
+        p->ratio = opt->lr > 0 ? lr / opt->lr : 0;
+        ++t->t;
+        /* Tensors of a group that have taken the same number of steps share their constants; NAdam's product is the
+         * tensor's own and goes with its history of settings, so it is never shared. */
+        if (opt->row->rule == SUT_RULE_NADAM || (opt->setting_t[t->group] != 0 && opt->setting_t[t->group] != t->t)) {
+            sut_rule_setting *const own = &opt->setting[opt->n_groups + k];
+            sut_rule_prepare(opt->row, &opt->group[t->group], t->t, lr, &t->mu_prod, rho_m, rho_v, raw, own);
+            p->setting = own;
+            continue;
+        }
+        if (opt->setting_t[t->group] == 0) {
+            opt->setting_t[t->group] = t->t;
+            sut_rule_prepare(opt->row, &opt->group[t->group], t->t, lr, &t->mu_prod, rho_m, rho_v, raw,
+                             &opt->setting[t->group]);
+        }
+        p->setting = &opt->setting[t->group];
+    }
+    ++opt->t;
+    if (opt->config.surgery.method == SUT_SURGERY_NASH) {
+        if (opt->kept_for > 0) {
+            --opt->kept_for;
+        } else {
+            memcpy(opt->kept_weights, opt->weights, sizeof opt->kept_weights);
+            opt->kept_for = opt->config.surgery.nash_update_every - 1;
+        }
+    }
+}
+
+static sut_step_pass base_pass(const sut_optimizer *opt, const void *const *grads, sut_pass_kind kind)
+{
+    return (sut_step_pass){
+        .kind = kind,
+        .layout = &opt->layout,
+        .tensors = opt->pass_tensor,
+        .rows = {grads, opt->config.n_losses, NULL},
+        .direct = opt->direct,
+        .weights = opt->signed_weights,
+        .u_scale = 1,
+        .sums = opt->sums,
+    };
+}
+
+/* Several rates: u and 1/M differ by group. */
+static bool one_rate(const sut_optimizer *opt)
+{
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        if (opt->pass_tensor[k].present && opt->pass_tensor[k].ratio != 1)
+            return false;
+    return true;
+}
+
+/* b, |u|^2, |u|_M^2 and K as the algebra wants them: of the rows -g_i under maximize. */
+static void take_sums(sut_optimizer *opt, bool with_metric)
+{
+    const int m = opt->config.n_losses;
+    const double sign = opt->config.maximize ? -1 : 1;
+    opt->uu = opt->sums[SUT_SUM_UU];
+    opt->uMu = opt->sums[SUT_SUM_UMU];
+    for (int i = 0; i < m; ++i)
+        opt->b[i] = sign * opt->sums[SUT_SUM_ROWS + i];
+    if (with_metric) {
+        const double *const K = opt->sums + SUT_SUM_ROWS + m;
+        for (int i = 0; i < m; ++i)
+            for (int j = 0; j <= i; ++j)
+                opt->K[i * m + j] = opt->K[j * m + i] = K[i * (i + 1) / 2 + j];
+    } else {
+        /* Euclidean with one rate: M = I. */
+        for (int k = 0; k < m * m; ++k)
+            opt->K[k] = ldexp(opt->gram[k], 2 * opt->gram_info.exponent);
+        opt->uMu = opt->uu;
+    }
+}
+
+/* Whether p could differ from u in this step. */
+static bool may_project(const sut_optimizer *opt)
+{
+    return aligned(opt) && opt->lr > 0;
+}
+
+static sut_status propose(sut_optimizer *opt, const void *const *grads, void *const *u_out, void *const *d_out,
+                          bool fused, bool want_sums)
+{
+    prepare(opt);
+    sut_step_pass pass = base_pass(opt, grads, fused ? SUT_PASS_FUSED : SUT_PASS_PROPOSE);
+    const bool euclidean = opt->config.metric == SUT_METRIC_EUCLIDEAN;
+    pass.update = euclidean ? SUT_UPDATE_EUCLIDEAN : SUT_UPDATE_NATURAL;
+    pass.want_sums = want_sums || may_project(opt);
+    pass.want_metric = may_project(opt) && !(euclidean && one_rate(opt));
+    pass.u_out = u_out;
+    pass.d_out = d_out;
+    opt->ctx->ops->step(opt->ctx, &pass);
+    if (pass.want_sums)
+        take_sums(opt, pass.want_metric);
+    return SUT_OK;
+}
+
+/* ---- solve ---- */
+
+static double cosine(double dot, double norm_g, double norm_v)
+{
+    const double scale = norm_g * norm_v;
+    if (!(scale > 0) || !isfinite(dot))
+        return 0;
+    const double c = dot / scale;
+    return c > 1 ? 1 : c < -1 ? -1 : c;
+}
+
+static bool is_zero_row(const sut_optimizer *opt, int i)
+{
+    const int m = opt->config.n_losses;
+    double longest = 0;
+    for (int j = 0; j < m; ++j)
+        longest = opt->gram[j * m + j] > longest ? opt->gram[j * m + j] : longest;
+    return sqrt(opt->gram[i * m + i]) <= SUT_ZERO_ROW * sqrt(longest);
+}
+
+static double worst_cosine(const sut_optimizer *opt)
+{
+    double worst = 0;
+    for (int i = 0; i < opt->config.n_losses; ++i) {
+        const double c = is_zero_row(opt, i) ? 0 : cosine(opt->b[i], opt->norm[i], sqrt(opt->uu));
+        worst = c < worst ? c : worst;
+    }
+    return worst;
+}
+
+/* Pass 2's sums once more, in double, from the state as it is now. */
+static void repeat_sums(sut_optimizer *opt, const void *const *grads)
+{
+    sut_step_pass pass = base_pass(opt, grads, SUT_PASS_TERMS);
+    const bool euclidean = opt->config.metric == SUT_METRIC_EUCLIDEAN;
+    pass.update = euclidean ? SUT_UPDATE_EUCLIDEAN : SUT_UPDATE_NATURAL;
+    pass.careful = true;
+    pass.want_sums = true;
+    pass.want_metric = !(euclidean && one_rate(opt));
+    opt->ctx->ops->step(opt->ctx, &pass);
+    take_sums(opt, pass.want_metric);
+}
+
+/* G p, |p|^2 and |p - u|^2 of the p that lambda stands for; nothing is written but `p_out`. */
+static void measure(sut_optimizer *opt, const void *const *grads, const sut_solution *s, void *const *p_out, double *slack,
+                    double *pp, double *pu, double *dd)
+{
+    const int m = opt->config.n_losses;
+    const double sign = opt->config.maximize ? -1 : 1;
+    sut_step_pass pass = base_pass(opt, grads, SUT_PASS_MEASURE);
+    for (int i = 0; i < m; ++i)
+        opt->signed_lambda[i] = sign * s->lambda[i];
+    pass.update = s->update;
+    pass.lambda = opt->signed_lambda;
+    pass.careful = s->careful;
+    pass.want_sums = true;
+    pass.p_out = p_out;
+    opt->ctx->ops->step(opt->ctx, &pass);
+    for (int i = 0; i < m; ++i)
+        slack[i] = sign * opt->sums[SUT_SUM_ROWS + i];
+    *pp = opt->sums[SUT_SUM_PP];
+    *pu = opt->sums[SUT_SUM_PU];
+    *dd = opt->sums[SUT_SUM_DD];
+}
+
+/* Multipliers for right-hand side b, on the live rows. False: the solver gave up, which is a bug. */
+static bool multipliers(sut_optimizer *opt, const double *b, double *lambda)
+{
+    const int m = opt->config.n_losses;
+    double live_b[SUT_MAX_LOSSES];
+    for (int i = 0; i < m; ++i) {
+        live_b[i] = b[i];
+        if (is_zero_row(opt, i)) {
+            live_b[i] = 0;
+            for (int j = 0; j < m; ++j)
+                opt->K[i * m + j] = opt->K[j * m + i] = 0;
+        }
+    }
+    return sut_nnqp(opt->K, live_b, m, lambda, NULL, opt->work) >= 0;
+}
+
+/*
+ * How much larger than a rounding error the error of a cosine of p can be: (|u| + sum_j |lambda_j M^-1 g_j|) / |p|, with
+ * the lengths that K offers in place of those of M^-1 g_j. Also |p|_M^2 / |u|_M^2.
+ */
+static double amplification(const sut_optimizer *opt, const double *lambda, double *reduction_out)
+{
+    const int m = opt->config.n_losses;
+    const double u = sqrt(opt->uu);
+    double sum = 0, decrease = 0;
+    for (int i = 0; i < m; ++i) {
+        sum += lambda[i] * sqrt(opt->K[i * m + i]);
+        for (int j = 0; j < m; ++j)
+            decrease += lambda[i] * lambda[j] * opt->K[i * m + j];
+    }
+    const double reduction = opt->uMu > 0 ? 1 - decrease / opt->uMu : 1;
+    *reduction_out = reduction > 0 ? reduction : 0;
+    double worst = 0;
+    for (int i = 0; i < m; ++i) {
+        if (is_zero_row(opt, i))
+            continue;
+        const double x = 1 + sqrt(opt->K[i * m + i]) * sum / (opt->norm[i] * u);
+        worst = x > worst ? x : worst;
+    }
+    return worst / sqrt(*reduction_out > 1e-30 ? *reduction_out : 1e-30);
+}
+
+static bool all_f64(const sut_optimizer *opt)
+{
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        if (opt->tensor[k].count && opt->layout_dtype[k] != SUT_DTYPE_F64)
+            return false;
+    return true;
+}
+
+static sut_status solve(sut_optimizer *opt, const void *const *grads)
+{
+    const sut_optimizer_config *const c = &opt->config;
+    const int m = c->n_losses;
+    sut_solution *const s = &opt->solution;
+    memset(s, 0, sizeof *s);
+    s->update = SUT_UPDATE_PROPOSAL;
+    opt->solved = true;
+    if (!may_project(opt))
+        return SUT_OK;
+    const bool f64 = all_f64(opt);
+    if (c->strict && !f64) {
+        repeat_sums(opt, grads);
+        s->careful = true;
+    }
+    if (!(opt->uu > 0) || worst_cosine(opt) >= -c->conflict_cos_tol)
+        return SUT_OK;
+
+    /* f32: roundings of 6e-8 must stay below a third of the conflict threshold; f64: below 1e-13. */
+    double reduction;
+    if (!multipliers(opt, opt->b, s->lambda))
+        SUT_FAIL(opt->ctx, SUT_ERROR_INTERNAL, "the cone projection of step %lld did not end", (long long)opt->t);
+    if (!f64 && !s->careful && amplification(opt, s->lambda, &reduction) > 5) {
+        s->careful = true;
+        repeat_sums(opt, grads);
+        if (!(opt->uu > 0) || worst_cosine(opt) >= -c->conflict_cos_tol) {
+            memset(s->lambda, 0, sizeof s->lambda);
+            return SUT_OK;
+        }
+        if (!multipliers(opt, opt->b, s->lambda))
+            SUT_FAIL(opt->ctx, SUT_ERROR_INTERNAL, "the cone projection of step %lld did not end", (long long)opt->t);
+    }
+    s->uMu = opt->uMu;
+    s->update = c->metric == SUT_METRIC_EUCLIDEAN ? SUT_UPDATE_EUCLIDEAN : SUT_UPDATE_NATURAL;
+    const double violation = -worst_cosine(opt);
+
+    /* Look before applying where the sums in hand cannot decide: |p| or the multipliers are dominated by rounding, or the
+     * correction is about as small as the threshold of realignment (|p - u| >= |u| violation always). */
+    const double amplified = amplification(opt, s->lambda, &reduction);
+    const bool ill = amplified > (f64 ? 450 : 1e6) || reduction < 1e-6;
+    const bool unclear = violation <= 4 * c->correction_distance_tol;
+    if (ill || unclear) {
+        double slack[SUT_MAX_LOSSES], pu;
+        s->careful = s->careful || !f64;
+        measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd);
+        for (int round = 0; ill && round < 2; ++round) {
+            /* The remainder: the same problem with b replaced by what b + K lambda was found to be. */
+            double b[SUT_MAX_LOSSES], lambda[SUT_MAX_LOSSES];
+            double change = 0, largest = 0;
+            for (int i = 0; i < m; ++i) {
+                b[i] = slack[i];
+                for (int j = 0; j < m; ++j)
+                    b[i] -= opt->K[i * m + j] * s->lambda[j];
+            }
+            if (!multipliers(opt, b, lambda))
+                break;
+            for (int i = 0; i < m; ++i) {
+                change = fmax(change, fabs(lambda[i] - s->lambda[i]));
+                largest = fmax(largest, lambda[i]);
+            }
+            if (change <= 1e-15 * largest)
+                break;
+            memcpy(s->lambda, lambda, sizeof lambda);
+            measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd);
+        }
+        s->measured = true;
+        if (sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(opt->uu)) {
+            s->update = SUT_UPDATE_ZERO;
+            s->pp = 0;
+            s->dd = opt->uu;
+        }
+    }
+    const double relative = s->measured ? sqrt(s->dd) / sqrt(opt->uu) : violation;
+    s->realign = relative > c->correction_distance_tol && (c->rho_m > 0 || c->rho_v > 0);
+    return SUT_OK;
+}
+
+/* ---- finish ---- */
+
+/* Whether the last pass needs the combined gradient again. */
+static bool needs_gradient(const sut_optimizer *opt)
+{
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        if (opt->pass_tensor[k].present && sut_rule_needs_gradient_later(opt->pass_tensor[k].setting))
+            return true;
+    return false;
+}
+
+/* G p and the lengths of p and p - u, into opt->sums, if `want_sums`. */
+static void finish(sut_optimizer *opt, const void *const *grads, const void *const *given, bool want_sums)
+{
+    const int m = opt->config.n_losses;
+    const double sign = opt->config.maximize ? -1 : 1;
+    sut_solution *const s = &opt->solution;
+    sut_step_pass pass = base_pass(opt, grads, SUT_PASS_APPLY);
+    for (int i = 0; i < m; ++i)
+        opt->signed_lambda[i] = sign * s->lambda[i];
+    pass.update = given ? SUT_UPDATE_GIVEN : s->update;
+    pass.lambda = opt->signed_lambda;
+    /* A proposal that is applied as it is comes from the ordinary arithmetic, whatever the sums were taken in. */
+    pass.careful = s->careful && !given && s->update != SUT_UPDATE_PROPOSAL;
+    pass.realign = given ? opt->config.align == SUT_ALIGN_GUA : s->realign;
+    pass.want_sums = want_sums && pass.update != SUT_UPDATE_PROPOSAL;
+    pass.p_in = given;
+    if (!needs_gradient(opt)) {
+        pass.weights = NULL;
+        pass.direct = false;
+    }
+    opt->ctx->ops->step(opt->ctx, &pass);
+}
+
+static void report_gradients(const sut_optimizer *opt, sut_report *r)
+{
+    const int m = opt->config.n_losses;
+    double squared = 0, dot[SUT_MAX_LOSSES];
+    for (int i = 0; i < m; ++i) {
+        dot[i] = 0;
+        for (int j = 0; j < m; ++j)
+            dot[i] += opt->gram[i * m + j] * opt->weights[j];
+        squared += opt->weights[i] * dot[i];
+    }
+    const double norm_a = sqrt(squared > 0 ? squared : 0);
+    r->norm_a = ldexp(norm_a, opt->gram_info.exponent);
+    r->min_pair_cos = m > 1 ? 1 : 0;
+    int conflicts = 0;
+    for (int i = 0; i < m; ++i) {
+        r->weights[i] = opt->weights[i];
+        r->norms[i] = opt->norm[i];
+        const double norm_g = sqrt(opt->gram[i * m + i]);
+        r->cos_a[i] = opt->surgery_zero ? 0 : cosine(dot[i], norm_g, norm_a);
+        r->conflict_a |= r->cos_a[i] < -SUT_CONFLICT_COS;
+        for (int j = 0; j < i; ++j) {
+            const double c = cosine(opt->gram[i * m + j], norm_g, sqrt(opt->gram[j * m + j]));
+            r->min_pair_cos = c < r->min_pair_cos ? c : r->min_pair_cos;
+            conflicts += c < -SUT_CONFLICT_COS;
+        }
+    }
+    r->conflict_g = conflicts > 0;
+    r->conflict_fraction = m > 1 ? conflicts / (0.5 * m * (m - 1)) : 0;
+    r->surgery_zero = opt->surgery_zero;
+}
+
+/* Everything the report says about u and p; `sums`: those of finish() or measure(), NULL when p = u. */
+static void report_step(const sut_optimizer *opt, const double *sums, bool given, bool moved, sut_report *r)
+{
+    const int m = opt->config.n_losses;
+    const double sign = opt->config.maximize ? -1 : 1;
+    const sut_solution *const s = &opt->solution;
+    r->n_losses = m;
+    r->step = opt->t;
+    r->lr = opt->lr;
+    r->moved = moved && opt->lr > 0;
+    r->skipped_steps = opt->skipped;
+    r->strict = opt->gram_info.strict || s->careful;
+    report_gradients(opt, r);
+    r->norm_u = sqrt(opt->uu);
+    r->projected = sums != NULL;
+    r->realigned = sums && (given ? opt->config.align == SUT_ALIGN_GUA : s->realign);
+    r->pareto = s->update == SUT_UPDATE_ZERO && !given;
+    const double pp = sums ? sums[SUT_SUM_PP] : opt->uu, pu = sums ? sums[SUT_SUM_PU] : opt->uu;
+    const double dd = sums ? sums[SUT_SUM_DD] : 0;
+    r->norm_p = sqrt(pp);
+    r->relative_change = opt->uu > 0 ? sqrt(dd) / r->norm_u : 0;
+    r->cos_pu = !sums ? 1 : cosine(pu, r->norm_p, r->norm_u);
+    r->ratio_pu = !sums ? 1 : opt->uu > 0 ? r->norm_p / r->norm_u : 0;
+    double gap = 0;
+    for (int i = 0; i < m; ++i) {
+        const bool zero = is_zero_row(opt, i);
+        const double slack = sums ? sign * sums[SUT_SUM_ROWS + i] : opt->b[i];
+        r->lambda[i] = given ? 0 : s->lambda[i];
+        r->cos_u[i] = zero ? 0 : cosine(opt->b[i], opt->norm[i], r->norm_u);
+        r->cos_p[i] = zero ? 0 : sums ? cosine(slack, opt->norm[i], r->norm_p) : r->cos_u[i];
+        r->conflict_u |= r->cos_u[i] < -SUT_CONFLICT_COS;
+        r->conflict_p |= r->cos_p[i] < -SUT_CONFLICT_COS;
+        if (!sums || given)
+            continue;
+        r->primal = fmax(r->primal, -r->cos_p[i]);
+        r->dual = fmax(r->dual, -s->lambda[i]);
+        if (s->uMu > 0)
+            r->complementarity = fmax(r->complementarity, fabs(s->lambda[i] * slack) / s->uMu);
+        gap += s->lambda[i] * slack;
+    }
+    if (sums && !given && s->uMu > 0)
+        r->gap = fabs(gap) / s->uMu;
+}
+
+/* ---- the calls ---- */
+
+static sut_status read_report(sut_optimizer *opt, sut_report *given, size_t *size_out)
+{
+    *size_out = 0;
+    if (!given)
+        return SUT_OK;
+    if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof(sut_report))
+        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "report: struct_size is %zu; call sut_report_init() first",
+                 given->struct_size);
+    *size_out = given->struct_size;
+    return SUT_OK;
+}
+
+static void give_report(const sut_report *full, sut_report *given, size_t size)
+{
+    memcpy(given, full, size);
+    given->struct_size = size;
+}
+
+#define REFUSE_WHILE_PENDING(opt, what)                                                                  \
+    do {                                                                                                 \
+        if ((opt)->pending)                                                                              \
+            SUT_FAIL((opt)->ctx, SUT_ERROR_SEQUENCE, what ": a proposal waits for sut_optimizer_apply()"); \
+    } while (0)
+
+#define NEED_PROPOSAL(opt, what)                                                                            \
+    do {                                                                                                    \
+        if (!(opt)->pending)                                                                                \
+            SUT_FAIL((opt)->ctx, SUT_ERROR_SEQUENCE, what ": there is no proposal; call sut_optimizer_propose()"); \
+    } while (0)
+
+sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, const double *losses, sut_report *report)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    REFUSE_WHILE_PENDING(opt, "sut_optimizer_step");
+    size_t size;
+    SUT_TRY(read_report(opt, report, &size));
+    SUT_TRY(begin(opt, grads, losses, report != NULL));
+    if (!aligned(opt)) {
+        SUT_TRY(propose(opt, grads, NULL, NULL, true, report != NULL));
+        memset(&opt->solution, 0, sizeof opt->solution);
+    } else {
+        SUT_TRY(propose(opt, grads, NULL, NULL, false, report != NULL));
+        SUT_TRY(solve(opt, grads));
+        finish(opt, grads, NULL, report != NULL);
+    }
+    if (report) {
+        sut_report full;
+        sut_report_init(&full);
+        report_step(opt, opt->solution.update != SUT_UPDATE_PROPOSAL ? opt->sums : NULL, false, true, &full);
+        give_report(&full, report, size);
+    }
+    opt->solved = false;
+    return SUT_OK;
+}
+
+/* Absent tensors propose nothing. */
+static void clear_absent(const sut_optimizer *opt, void *const *out)
+{
+    for (int64_t k = 0; out && k < opt->n_tensors; ++k)
+        if (out[k] && !opt->pass_tensor[k].present)
+            memset(out[k], 0, (size_t)opt->tensor[k].count * (opt->tensor[k].dtype == SUT_DTYPE_F64 ? 8 : 4));
+}
+
+sut_status sut_optimizer_direction(sut_optimizer *opt, const void *const *grads, const double *losses,
+                                   double *weights_out, void *const *a_out)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    REFUSE_WHILE_PENDING(opt, "sut_optimizer_direction");
+    SUT_TRY(begin(opt, grads, losses, true));
+    if (weights_out)
+        memcpy(weights_out, opt->weights, (size_t)opt->config.n_losses * sizeof *weights_out);
+    if (!a_out)
+        return SUT_OK;
+    /* Plain SGD with rate 0 proposes a itself. `maximize` turns the sign of what the rule sees, not of a. */
+    sut_rule_setting plain = {.rule = SUT_RULE_SGD};
+    sut_step_pass pass = base_pass(opt, grads, SUT_PASS_TERMS);
+    pass.weights = opt->weights;
+    pass.direct = opt->config.n_losses == 1 && opt->weights[0] == 1;
+    pass.u_out = a_out;
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        opt->pass_tensor[k].setting = &plain;
+    opt->ctx->ops->step(opt->ctx, &pass);
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        opt->pass_tensor[k].setting = NULL;
+    clear_absent(opt, a_out);
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_propose(sut_optimizer *opt, const void *const *grads, const double *losses, void *const *u_out,
+                                 void *const *inverse_metric_out)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    REFUSE_WHILE_PENDING(opt, "sut_optimizer_propose");
+    SUT_TRY(begin(opt, grads, losses, true));
+    SUT_TRY(propose(opt, grads, u_out, inverse_metric_out, false, true));
+    clear_absent(opt, u_out);
+    clear_absent(opt, inverse_metric_out);
+    opt->pending = true;
+    opt->solved = false;
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *grads, void *const *p_out, sut_report *report)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    NEED_PROPOSAL(opt, "sut_optimizer_project");
+    size_t size;
+    SUT_TRY(read_report(opt, report, &size));
+    if (!grads)
+        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
+    if (!opt->solved)
+        SUT_TRY(solve(opt, grads));
+    double slack[SUT_MAX_LOSSES], pp, pu, dd;
+    measure(opt, grads, &opt->solution, p_out, slack, &pp, &pu, &dd);
+    clear_absent(opt, p_out);
+    if (report) {
+        sut_report full;
+        sut_report_init(&full);
+        report_step(opt, opt->solution.update != SUT_UPDATE_PROPOSAL ? opt->sums : NULL, false, false, &full);
+        full.realigned = 0;
+        give_report(&full, report, size);
+    }
+    return SUT_OK;
+}
+
+sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, const void *const *p, sut_report *report)
+{
+    if (!opt)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    NEED_PROPOSAL(opt, "sut_optimizer_apply");
+    size_t size;
+    SUT_TRY(read_report(opt, report, &size));
+    if (!grads)
+        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
+    for (int64_t k = 0; p && k < opt->n_tensors; ++k) {
+        const sut_dtype own = opt->tensor[k].dtype == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
+        const int64_t index = p[k] && opt->pass_tensor[k].present
+                                  ? opt->ctx->ops->find_nonfinite(opt->ctx, p[k], opt->tensor[k].count, own)
+                                  : -1;
+        if (index >= 0)
+            SUT_FAIL(opt->ctx, SUT_ERROR_NOT_FINITE, "p is NaN or Inf in tensor \"%s\" at index %lld",
+                     opt->tensor[k].name, (long long)index);
+    }
+    if (!opt->solved && !p)
+        SUT_TRY(solve(opt, grads));
+    if (p)
+        memset(&opt->solution, 0, sizeof opt->solution);
+    finish(opt, grads, p, report != NULL);
+    if (report) {
+        sut_report full;
+        sut_report_init(&full);
+        report_step(opt, p || opt->solution.update != SUT_UPDATE_PROPOSAL ? opt->sums : NULL, p != NULL, true, &full);
+        give_report(&full, report, size);
+    }
+    opt->pending = opt->solved = false;
+    return SUT_OK;
+}
