@@ -73,7 +73,7 @@ static void sums_block(const plain_walk *w, int64_t offset, int64_t n, double (*
 }
 
 /* u + M^-1 G^T lambda of one block, in double. */
-static void update_block(const plain_walk *w, const double *const *g, int64_t offset, int64_t n, const double *u,
+static void update_block(const plain_walk *w, const double *const *g, int64_t offset, int64_t n, double *u,
                          double *p)
 {
     double chi[SUT_BLOCK], inverse[SUT_BLOCK];
@@ -119,9 +119,12 @@ static void apply_plain_block(const plain_walk *w, int64_t offset, int64_t n, do
     const double *g[SUT_MAX_LOSSES];
     double own[SUT_BLOCK], p[SUT_BLOCK];
     plain_rows(w, offset, n, buffer, g);
-    if (w->u)
-        update_block(w, g, offset, n, sut_load_double(w->u, w->layout->dtype[0], offset, n, own), p);
-    else
+    if (w->u) {
+        const double *const u = sut_load_double(w->u, w->layout->dtype[0], offset, n, own);
+        if (u != own)
+            memcpy(own, u, (size_t)n * sizeof *own);
+        update_block(w, g, offset, n, own, p);
+    } else
         sut_combine_double(g, w->weights, w->rows->m, n, p);
     sut_store_double(w->out, w->layout->dtype[0], offset, n, p);
 }

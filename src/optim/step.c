@@ -172,7 +172,7 @@ static void prepare(sut_optimizer *opt)
     double scheduled = 0;
     if (opt->config.use_schedule)
         (void)sut_schedule_lr(NULL, &opt->config.schedule, opt->t, &scheduled); /* was checked when it was set */
-    const bool realigns = aligned(opt);
+    const bool realigns = opt->config.align == SUT_ALIGN_GUA; /* with one loss: for a p that is given to apply */
     const double rho_m = realigns ? opt->config.rho_m : 0, rho_v = realigns ? opt->config.rho_v : 0;
     const bool raw = opt->config.realign_raw != 0;
 
