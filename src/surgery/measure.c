@@ -1,0 +1,89 @@
+/*
+ * Figures of a report from the Gram matrix: norms, cosines between gradients, cosines of a with each of them.
+ *
+ * a . g_i = (K w)_i and |a|^2 = w^T K w. A sum that vanishes to its own rounding is reported as 0: its sign would be noise,
+ * and a conflict must not be reported for noise.
+ */
+#include "surgery/prelude.h"
+#include "surgery/surgery.h"
+
+/* A cosine below minus this is a conflict, as in the published alignment code. */
+#define CONFLICT_TOL 1e-6
+
+/* Pairs of gradients. d: norms, 0 for rows without direction. */
+static void measure_pairs(const double *K, const double *d, int m, sut_surgery_report *report)
+{
+    int pairs = 0, conflicts = 0;
+    double min_cos = 0.0, total = 0.0;
+    for (int i = 0; i < m; ++i) {
+        total += d[i] > 0.0 ? 1.0 : 0.0;
+        for (int j = 0; j < i; ++j) {
+            double cosine = 0.0;
+            if (d[i] > 0.0 && d[j] > 0.0)
+                cosine = sut_clamp_cosine(K[(size_t)i * (size_t)m + (size_t)j] / d[i] / d[j]);
+            min_cos = pairs == 0 || cosine < min_cos ? cosine : min_cos;
+            conflicts += cosine < -CONFLICT_TOL;
+            total += 2.0 * cosine;
+            ++pairs;
+        }
+    }
+    report->min_pair_cos = min_cos;
+    report->conflict_fraction = pairs > 0 ? (double)conflicts / pairs : 0.0;
+    report->alignment = 2.0 * total / ((double)m * m) - 1.0;
+}
+
+void sut_surgery_measure(const sut_surgery_input *in, const sut_surgery_output *out, sut_surgery_report *report)
+{
+    const int m = in->m;
+    const double *K = in->K, *w = out->weights;
+    double d[SUT_MAX_LOSSES], product[SUT_MAX_LOSSES], longest = 0.0, square = 0.0, size = 0.0;
+    for (int i = 0; i < m; ++i) {
+        d[i] = sqrt(sut_max2(0.0, K[(size_t)i * (size_t)(m + 1)]));
+        longest = sut_max2(longest, d[i]);
+    }
+    report->n_losses = m;
+    for (int i = 0; i < m; ++i) {
+        d[i] = d[i] > SUT_ZERO_ROW * longest ? d[i] : 0.0;
+        report->norms[i] = ldexp(d[i], in->exponent);
+    }
+    measure_pairs(K, d, m, report);
+
+    /* Weights of degree 0 or huge ones could overflow in squares: the largest one becomes 1. */
+    double largest = 0.0;
+    for (int i = 0; i < m; ++i)
+        if (d[i] > 0.0)
+            largest = sut_max2(largest, fabs(w[i]) * d[i]);
+    const double unit = largest > 0.0 ? 1.0 / largest : 0.0;
+    for (int i = 0; i < m; ++i) {
+        double sum = 0.0, sum_size = 0.0;
+        for (int j = 0; j < m && d[i] > 0.0; ++j) {
+            if (d[j] == 0.0)
+                continue;
+            const double x = K[(size_t)i * (size_t)m + (size_t)j] / d[i] / d[j] * (w[j] * d[j] * unit);
+            sum += x;
+            sum_size += fabs(x);
+        }
+        product[i] = fabs(sum) > 4.0 * m * SUT_EPS * sum_size ? sum : 0.0; /* a . u_i in units of `largest` */
+        const double weight = d[i] > 0.0 ? w[i] * d[i] * unit : 0.0;
+        square += weight * product[i];
+        size += fabs(weight) * sum_size;
+    }
+    const double norm = square > 4.0 * m * SUT_EPS * size ? sqrt(square) : 0.0;
+    report->norm_a = ldexp(norm * largest, in->exponent);
+    report->min_cos = 0.0;
+    report->n_conflicts = 0;
+    bool first = true;
+    for (int i = 0; i < m; ++i) {
+        report->weights[i] = w[i];
+        report->cos_a[i] = norm > 0.0 ? sut_clamp_cosine(product[i] / norm) : 0.0;
+        report->n_conflicts += report->cos_a[i] < -CONFLICT_TOL;
+        if (d[i] > 0.0 && (first || report->cos_a[i] < report->min_cos)) {
+            report->min_cos = report->cos_a[i];
+            first = false;
+        }
+    }
+    report->rank = out->rank;
+    report->zero = out->zero;
+    report->pareto = out->pareto;
+    report->negative_normaliser = out->negative_normaliser;
+}

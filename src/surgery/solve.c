@@ -1,0 +1,199 @@
+/*
+ * From a Gram matrix to weights: scaling, what all methods have in common, and the call of the method.
+ *
+ * Rows are scaled by one power of two, so that no method meets overflow or needs an absolute threshold; squares of rows up
+ * to 1e150 times shorter than the longest are still normal numbers. Methods of degree 1 give the same weights on scaled
+ * rows; weights of degree 0 are scaled back here.
+ */
+#include "surgery/dense.h"
+#include "surgery/surgery.h"
+
+_Static_assert(SUT_METHOD_WORK(1) + 2 * 1 + 1 <= SUT_SURGERY_WORK(1), "workspace");
+_Static_assert(SUT_METHOD_WORK(64) + 2 * 64 * 64 + 64 <= SUT_SURGERY_WORK(64), "workspace");
+
+/*
+ * The tolerance is the angle of about 4e-8 below which a Gram matrix cannot tell opposed rows from nearly opposed ones: the
+ * same 4 m 2^-52 as in the closed forms. Noise left over would have a random sign against every loss.
+ */
+bool sut_surgery_vanishes(const double *K, int m, const double *w)
+{
+    for (int i = 0; i < m; ++i) {
+        double sum = 0.0, size = 0.0;
+        for (int j = 0; j < m; ++j) {
+            const double x = K[(size_t)i * (size_t)m + (size_t)j] * w[j];
+            sum += x;
+            size += fabs(x);
+        }
+        if (fabs(sum) > 4.0 * m * SUT_EPS * size)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * The rounding of w^T K w is of the order 2^-52 (sum w_i d_i)^2. The specification compares with max K_ii instead, which is
+ * the same for rows of similar lengths but would call every hull with a row 1e7 times shorter than the longest stationary.
+ */
+bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2)
+{
+    double reach = 0.0;
+    for (int i = 0; i < m; ++i)
+        reach += w[i] * sqrt(K[(size_t)i * (size_t)(m + 1)]);
+    return norm2 <= 64.0 * m * SUT_EPS * reach * reach;
+}
+
+/* Scale the rows, mark the live ones, form norms and cosines. Uses 2 m^2 + m doubles of in->work. */
+static void prepare(const sut_surgery_input *in, sut_surgery_problem *problem)
+{
+    const size_t m = (size_t)in->m;
+    double *K = in->work, *C = K + m * m, *d = C + m * m;
+    double largest = 0.0;
+    for (size_t i = 0; i < m; ++i)
+        largest = sut_max2(largest, in->K[i * m + i]);
+
+    const int e = largest > 0.0 ? sut_exponent(largest) : 0;
+    const int half = e >= 0 ? e / 2 : -((1 - e) / 2);
+    const double factor = sut_exp2i(-half);
+    problem->m = in->m;
+    problem->n_live = 0;
+    problem->trace = 0.0;
+    problem->largest = largest * factor * factor;
+    for (size_t i = 0; i < m; ++i) {
+        const double k = in->K[i * m + i] * factor * factor;
+        const bool live = k > SUT_ZERO_ROW * SUT_ZERO_ROW * problem->largest;
+        d[i] = live ? sqrt(k) : 0.0;
+        problem->n_live += live;
+        problem->trace += live ? k : 0.0;
+    }
+    for (size_t i = 0; i < m; ++i) {
+        for (size_t j = 0; j < m; ++j) {
+            const bool live = d[i] > 0.0 && d[j] > 0.0;
+            const double k = live ? in->K[i * m + j] * factor * factor : 0.0;
+            K[i * m + j] = k;
+            C[i * m + j] = !live ? 0.0 : i == j ? 1.0 : sut_clamp_cosine(k / d[i] / d[j]);
+        }
+    }
+    problem->K = K;
+    problem->C = C;
+    problem->d = d;
+    problem->exponent = in->exponent + half;
+    problem->losses = in->losses;
+    problem->seed = in->seed;
+    problem->counter = in->counter;
+    problem->config = in->config;
+    problem->work = d + m;
+}
+
+/* Losses that a normalisation divides by. */
+static sut_status check_losses(sut_context *ctx, const sut_surgery_input *in)
+{
+    const sut_mgda_normalisation by = in->config->mgda_normalisation;
+    if (in->config->method != SUT_SURGERY_MGDA || (by != SUT_MGDA_LOSS && by != SUT_MGDA_LOSS_PLUS))
+        return SUT_OK;
+    if (!in->losses)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
+                 "mgda: mgda_normalisation %d divides by the losses, but losses is NULL; give the %d loss values", (int)by,
+                 in->m);
+    for (int i = 0; i < in->m; ++i)
+        if (!(in->losses[i] > 0.0))
+            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
+                     "mgda: mgda_normalisation %d divides by the losses, so they must be positive; loss %d is %g", (int)by,
+                     i, in->losses[i]);
+    return SUT_OK;
+}
+
+/* K w = 0 without rounding: the sum of an opposed pair. The weights of sum, mean and fixed stay as they are. */
+static bool cancels_exactly(const double *K, int m, const double *w)
+{
+    for (int i = 0; i < m; ++i) {
+        double sum = 0.0;
+        for (int j = 0; j < m; ++j)
+            sum += K[(size_t)i * (size_t)m + (size_t)j] * w[j];
+        if (sum != 0.0)
+            return false;
+    }
+    return true;
+}
+
+static void clear(sut_surgery_output *out, int m)
+{
+    for (int i = 0; i < m; ++i)
+        out->weights[i] = 0.0;
+    out->rank = m;
+    out->zero = out->pareto = out->negative_normaliser = false;
+}
+
+/* One loss: g unchanged, weighted where the method has weights of its own, and of unit length under Nash-MTL. */
+static void solve_single(const sut_surgery_problem *problem, const sut_surgery_row *row, sut_surgery_output *out)
+{
+    const sut_surgery_config *config = problem->config;
+    double w = 1.0;
+    if (row->uses_preference && config->method != SUT_SURGERY_CONFIG && config->preference)
+        w = config->preference[0];
+    if (row->degree == 0) {
+        const double length = config->nash_max_norm > 0.0 ? sut_min2(1.0, config->nash_max_norm) : 1.0;
+        w = length / problem->d[0];
+    }
+    out->weights[0] = w;
+    out->rank = 1;
+}
+
+sut_status sut_surgery_solve(sut_context *ctx, const sut_surgery_input *in, sut_surgery_output *out)
+{
+    const sut_surgery_row *row = &sut_surgery_table[in->config->method];
+    const int m = in->m;
+    sut_surgery_problem problem;
+    SUT_TRY(check_losses(ctx, in));
+    prepare(in, &problem);
+    clear(out, m);
+
+    sut_status status = SUT_OK;
+    if (problem.n_live == 0 && row->degree == 0)
+        status = SUT_ERROR_UNDEFINED;
+    else if (row->keeps_weights || (problem.n_live > 0 && m > 1))
+        status = row->solve(&problem, out);
+    else if (problem.n_live > 0)
+        solve_single(&problem, row, out);
+
+    if (status == SUT_ERROR_UNDEFINED)
+        SUT_FAIL(ctx, status,
+                 "%s has no direction here: 0 lies in the convex hull of the %d gradients (Pareto-stationary point)",
+                 row->name, m);
+    if (status != SUT_OK)
+        SUT_FAIL(ctx, status, "%s: the active-set solver reached its limit of rounds for m = %d", row->name, m);
+
+    if (problem.n_live == 0) {
+        out->zero = out->pareto = true;
+        out->rank = row->keeps_weights ? m : 0;
+        return SUT_OK;
+    }
+    if (row->keeps_weights) {
+        out->zero = cancels_exactly(problem.K, m, out->weights);
+    } else {
+        bool some = false, non_negative = true;
+        for (int i = 0; i < m; ++i) {
+            some = some || (out->weights[i] != 0.0 && problem.d[i] > 0.0);
+            non_negative = non_negative && out->weights[i] >= 0.0;
+        }
+        if (!some) {
+            out->zero = true;
+        } else if (sut_surgery_vanishes(problem.K, m, out->weights)) {
+            out->zero = true;
+            out->pareto = out->pareto || non_negative; /* such weights show 0 as a point of the hull */
+        }
+        if (out->zero)
+            for (int i = 0; i < m; ++i)
+                out->weights[i] = 0.0;
+    }
+
+    const double sum = in->config->scale_to_sum ? m : 1.0;
+    for (int i = 0; i < m; ++i) {
+        double w = out->weights[i] * sum;
+        if (row->degree == 0)
+            w = ldexp(w, -problem.exponent);
+        if (!isfinite(w))
+            SUT_FAIL(ctx, SUT_ERROR_INTERNAL, "%s: weight %d is not finite", row->name, i);
+        out->weights[i] = w;
+    }
+    return SUT_OK;
+}
