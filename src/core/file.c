@@ -18,6 +18,8 @@
 /* A single read or write of more than 2^31 - 4096 bytes is cut short by Linux and refused by others. */
 #define MAX_TRANSFER ((size_t)1 << 30)
 
+#define BUFFER_SIZE ((size_t)1 << 16)
+
 /* The reason for errno, without strerror(), whose buffer is shared by all threads. */
 static sut_status io_error(sut_context *ctx, const char *call, const char *path, int error)
 {
@@ -60,6 +62,12 @@ static sut_status resolve_target(sut_file_writer *w, const char *path, mode_t *m
     return SUT_OK;
 }
 
+static void release_buffer(sut_file_writer *w)
+{
+    sut_free(w->ctx, w->buffer);
+    w->buffer = NULL;
+}
+
 /* Make the new file under a name that nobody uses; a file left behind by a killed process is stepped over. */
 static sut_status open_temporary(sut_file_writer *w, mode_t mode)
 {
@@ -93,9 +101,16 @@ sut_status sut_file_begin(sut_file_writer *w, sut_context *ctx, const char *path
 {
     w->ctx = ctx;
     w->fd = -1;
+    w->buffered = 0;
     mode_t mode;
     SUT_TRY(resolve_target(w, path, &mode));
-    return open_temporary(w, mode);
+    w->buffer = sut_alloc(ctx, BUFFER_SIZE, 1);
+    if (w->buffer == NULL)
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory to write %.400s", path);
+    const sut_status status = open_temporary(w, mode);
+    if (status != SUT_OK)
+        release_buffer(w);
+    return status;
 }
 
 /* Abandon the new file because `call` failed with `error`. */
@@ -105,7 +120,7 @@ static sut_status give_up(sut_file_writer *w, const char *call, int error)
     return io_error(w->ctx, call, w->temporary, error);
 }
 
-sut_status sut_file_append(sut_file_writer *w, const void *bytes, size_t size)
+static sut_status write_fully(sut_file_writer *w, const void *bytes, size_t size)
 {
     const char *p = bytes;
     while (size > 0) {
@@ -117,6 +132,25 @@ sut_status sut_file_append(sut_file_writer *w, const void *bytes, size_t size)
         p += n;
         size -= (size_t)n;
     }
+    return SUT_OK;
+}
+
+static sut_status write_buffer(sut_file_writer *w)
+{
+    const size_t n = w->buffered;
+    w->buffered = 0;
+    return write_fully(w, w->buffer, n);
+}
+
+sut_status sut_file_append(sut_file_writer *w, const void *bytes, size_t size)
+{
+    if (size > BUFFER_SIZE - w->buffered)
+        SUT_TRY(write_buffer(w));
+    if (size > BUFFER_SIZE)
+        return write_fully(w, bytes, size);
+    if (size > 0)
+        memcpy(w->buffer + w->buffered, bytes, size);
+    w->buffered += size;
     return SUT_OK;
 }
 
@@ -154,10 +188,12 @@ static sut_status flush_directory(const sut_file_writer *w)
 
 sut_status sut_file_commit(sut_file_writer *w)
 {
+    SUT_TRY(write_buffer(w));
     if (flush(w->fd) != 0)
         return give_up(w, "fsync", errno);
     const int fd = w->fd;
     w->fd = -1;
+    release_buffer(w);
     /* Network file systems report a full disk here. After EINTR the descriptor is gone all the same. */
     if (close(fd) != 0 && errno != EINTR) {
         const int error = errno;
@@ -179,6 +215,7 @@ void sut_file_abandon(sut_file_writer *w)
     (void)close(w->fd);
     (void)unlink(w->temporary);
     w->fd = -1;
+    release_buffer(w);
 }
 
 static sut_status read_exactly(sut_context *ctx, int fd, const char *path, char *bytes, size_t size)

@@ -18,11 +18,13 @@ typedef struct sut_file_writer {
     int fd;                    /* of the new file; -1 when there is none */
     char target[SUT_PATH_MAX]; /* symbolic links resolved: the file behind a link is replaced, not the link */
     char temporary[SUT_PATH_MAX];
+    char *buffer; /* gathers small pieces: a state has several for each tensor */
+    size_t buffered;
 } sut_file_writer;
 
 /* Begin to replace (or make) `path`. After success exactly one of commit and abandon must follow. */
 sut_status sut_file_begin(sut_file_writer *writer, sut_context *ctx, const char *path);
-/* Append. On failure the writer is abandoned already. */
+/* Append; the bytes may reach the disk later, and so may an error. On failure the writer is abandoned already. */
 sut_status sut_file_append(sut_file_writer *writer, const void *bytes, size_t size);
 /* Put the new file in the place of the old one. On failure the writer is abandoned already. */
 sut_status sut_file_commit(sut_file_writer *writer);

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "data are used as they lie in the file");
+
 /* A header needs three levels. The limit keeps jansson's recursion flat on hostile input. */
 #define MAX_NESTING 64
 
@@ -412,7 +414,7 @@ static int compare_items(const void *a, const void *b)
 
 static sut_status out_of_header_memory(sut_context *ctx)
 {
-    SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for the header of a %s file", "safetensors");
+    SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for the header of the file");
 }
 
 /* Set a member; `value` is taken over. Jansson answers a key that is not UTF-8 like a lack of memory: both are refused. */
