@@ -68,6 +68,13 @@ static void require(const runner *r, sut_status status, const char *what)
     }
 }
 
+static int row_number(const runner *r, double x, int m)
+{
+    if (!(x >= 0.0 && x < m))
+        golden_malformed(&r->place, "\"orders\" holds the row %g of %d", x, m);
+    return (int)x;
+}
+
 /* Options of one entry of "parameters". */
 
 static bool starts_with(const char *name, const char *prefix)
@@ -356,7 +363,7 @@ static void run_case(runner *r, const json_t *entry, const json_t *parameters)
     golden_vector(&r->place, entry, "config_weights", c.m, c.weights);
     golden_matrix(&r->place, entry, "orders", c.m, c.m, orders);
     for (size_t k = 0; k < mm; ++k)
-        c.orders[k] = (int)orders[k];
+        c.orders[k] = row_number(r, orders[k], c.m);
 
     check_stats(r, &c, SUT_DTYPE_F64);
     if (c.f32_exact)
@@ -394,7 +401,7 @@ static void run_generator(runner *r, const json_t *entry, size_t index)
     for (int i = 0; i < m; ++i) {
         sut_draw_order(&draws, m, drawn);
         for (int k = 0; k < m; ++k) {
-            orders[i * m + k] = (int)listed[i * m + k];
+            orders[i * m + k] = row_number(r, listed[i * m + k], m);
             same = same && drawn[k] == orders[i * m + k];
         }
     }
