@@ -28,8 +28,10 @@ static inline bool sut_rule_is_deferred(sut_rule rule)
 #define SUT_REAL float
 #define SUT_OWN_DTYPE SUT_DTYPE_F32
 #define SUT_DOTS sut_dots_float
+#define SUT_TRIANGLE sut_triangle_float
 #include "backend/cpu_rules.h"
 #include "backend/cpu_pass.h"
+#undef SUT_TRIANGLE
 #undef SUT_DOTS
 #undef SUT_OWN_DTYPE
 #undef SUT_REAL
@@ -37,8 +39,10 @@ static inline bool sut_rule_is_deferred(sut_rule rule)
 #define SUT_REAL double
 #define SUT_OWN_DTYPE SUT_DTYPE_F64
 #define SUT_DOTS sut_dots_double
+#define SUT_TRIANGLE sut_triangle_double
 #include "backend/cpu_rules.h"
 #include "backend/cpu_pass.h"
+#undef SUT_TRIANGLE
 #undef SUT_DOTS
 #undef SUT_OWN_DTYPE
 #undef SUT_REAL
@@ -61,7 +65,7 @@ static scratch partition(sut_context *ctx, int m, int n_sums)
     scratch s;
     s.lanes = ctx->scratch;
     s.rows = s.lanes + (size_t)ctx->n_threads * max_sums(m) * SUT_LANES;
-    s.sums = s.rows + (size_t)ctx->n_threads * (size_t)m * SUT_BLOCK;
+    s.sums = s.rows + (size_t)ctx->n_threads * 2 * (size_t)m * SUT_BLOCK;
     s.n_sums = n_sums;
     return s;
 }
@@ -108,6 +112,7 @@ static int64_t find_tensor(const sut_layout *layout, int64_t chunk)
             .own = w->layout->dtype[tensor] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32,                        \
             .lanes = lanes,                                                                                          \
             .row_buffer = buffer,                                                                                    \
+            .weighted_buffer = (real *)buffer + (int64_t)pass->rows.m * SUT_BLOCK,                                   \
         };                                                                                                           \
         for (int i = 0; i < pass->rows.m; ++i)                                                                       \
             if (pass->rows.data[(int64_t)i * w->layout->n_tensors + tensor])                                         \
@@ -124,7 +129,7 @@ static void walk_slice(void *argument, int slice, int worker)
     const int n_sums = w->scratch.n_sums;
     double (*const lanes)[SUT_LANES] =
         (double (*)[SUT_LANES])w->scratch.lanes + (size_t)worker * max_sums(w->rows->m);
-    double *const buffer = w->scratch.rows + (size_t)worker * (size_t)w->rows->m * SUT_BLOCK;
+    double *const buffer = w->scratch.rows + (size_t)worker * 2 * (size_t)w->rows->m * SUT_BLOCK;
     memset(lanes, 0, (size_t)n_sums * sizeof *lanes);
 
     int64_t chunk = sut_slice_begin(layout->n_chunks, w->n_slices, slice);

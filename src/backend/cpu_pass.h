@@ -18,6 +18,7 @@ typedef struct SUT_T(chunk) {
     int row[SUT_MAX_LOSSES];
     double (*lanes)[SUT_LANES]; /* SUT_SUM_ROWS + m + m(m+1)/2 */
     SUT_REAL *row_buffer;       /* m * SUT_BLOCK */
+    SUT_REAL *weighted_buffer;  /* m * SUT_BLOCK */
 } SUT_T(chunk);
 
 /* n elements of `from` (of `dtype`) as SUT_REAL: in place when the types agree, else converted into `buffer`. */
@@ -64,46 +65,55 @@ static inline void SUT_T(store)(void *to, sut_dtype dtype, int64_t offset, int64
 /* sum_i w_i g_i in double, in the order of the rows. Rows of weight 0 are left out: they could only add zeros. */
 static void SUT_T(combine)(const SUT_REAL *const *g, const double *w, int m, int64_t n, double *restrict out)
 {
-    int live[SUT_MAX_LOSSES], n_live = 0;
-    for (int i = 0; i < m; ++i)
-        if (w[i] != 0)
-            live[n_live++] = i;
-    if (n_live == 0) {
+    int done = 0;
+    for (int i = 0; i < m;) {
+        /* Two rows at a time; the first pass starts from 0. */
+        if (w[i] == 0) {
+            ++i;
+            continue;
+        }
+        int second = i + 1;
+        while (second < m && w[second] == 0)
+            ++second;
+        const SUT_REAL *restrict const x = g[i];
+        const double a = w[i];
+        if (second < m) {
+            const SUT_REAL *restrict const y = g[second];
+            const double b = w[second];
+            if (done == 0)
+                for (int64_t k = 0; k < n; ++k)
+                    out[k] = (0.0 + a * (double)x[k]) + b * (double)y[k];
+            else
+                for (int64_t k = 0; k < n; ++k)
+                    out[k] = (out[k] + a * (double)x[k]) + b * (double)y[k];
+        } else if (done == 0) {
+            for (int64_t k = 0; k < n; ++k)
+                out[k] = 0.0 + a * (double)x[k];
+        } else {
+            for (int64_t k = 0; k < n; ++k)
+                out[k] += a * (double)x[k];
+        }
+        ++done;
+        i = second + 1;
+    }
+    if (done == 0)
         memset(out, 0, (size_t)n * sizeof *out);
+}
+
+/* The same, rounded once to SUT_REAL; `sum` is scratch. Two rows, the common case, need no copy in double. */
+static void SUT_T(combine_rounded)(const SUT_REAL *const *g, const double *w, int m, int64_t n, double *restrict sum,
+                                   SUT_REAL *restrict out)
+{
+    if (m == 2 && w[0] != 0 && w[1] != 0) {
+        const SUT_REAL *restrict const x = g[0], *restrict const y = g[1];
+        const double a = w[0], b = w[1];
+        for (int64_t k = 0; k < n; ++k)
+            out[k] = (SUT_REAL)((0.0 + a * (double)x[k]) + b * (double)y[k]);
         return;
     }
-    int done;
-    if (n_live == 1) {
-        const SUT_REAL *const x = g[live[0]];
-        const double a = w[live[0]];
-        for (int64_t k = 0; k < n; ++k)
-            out[k] = 0.0 + a * (double)x[k];
-        done = 1;
-    } else if (n_live == 2) {
-        const SUT_REAL *const x = g[live[0]], *const y = g[live[1]];
-        const double a = w[live[0]], b = w[live[1]];
-        for (int64_t k = 0; k < n; ++k)
-            out[k] = (0.0 + a * (double)x[k]) + b * (double)y[k];
-        done = 2;
-    } else {
-        const SUT_REAL *const x = g[live[0]], *const y = g[live[1]], *const z = g[live[2]];
-        const double a = w[live[0]], b = w[live[1]], c = w[live[2]];
-        for (int64_t k = 0; k < n; ++k)
-            out[k] = ((0.0 + a * (double)x[k]) + b * (double)y[k]) + c * (double)z[k];
-        done = 3;
-    }
-    for (; done + 2 <= n_live; done += 2) {
-        const SUT_REAL *const x = g[live[done]], *const y = g[live[done + 1]];
-        const double a = w[live[done]], b = w[live[done + 1]];
-        for (int64_t k = 0; k < n; ++k)
-            out[k] = (out[k] + a * (double)x[k]) + b * (double)y[k];
-    }
-    if (done < n_live) {
-        const SUT_REAL *const x = g[live[done]];
-        const double a = w[live[done]];
-        for (int64_t k = 0; k < n; ++k)
-            out[k] += a * (double)x[k];
-    }
+    SUT_T(combine)(g, w, m, n, sum);
+    for (int64_t k = 0; k < n; ++k)
+        out[k] = (SUT_REAL)sum[k];
 }
 
 /* Rows of a chunk that are present, at `offset` of the tensor. */
@@ -135,92 +145,96 @@ static void SUT_T(row_sums)(const SUT_T(chunk) *c, const SUT_REAL *x, const SUT_
         SUT_DOTS(x, g + r, 1, n, lanes + c->row[r]);
 }
 
-/* lanes of a symmetric matrix: rows x_i against g_j, j <= i. */
-static void SUT_T(matrix_sums)(const SUT_T(chunk) *c, int i, const SUT_REAL *x, const SUT_REAL *const *g, int64_t n,
-                               int first)
-{
-    const int row = c->row[i];
-    double (*const lanes)[SUT_LANES] = c->lanes + first + (int64_t)row * (row + 1) / 2;
-    if (c->n_rows == c->pass->rows.m) {
-        SUT_DOTS(x, g, i + 1, n, lanes);
-        return;
-    }
-    for (int r = 0; r <= i; ++r)
-        SUT_DOTS(x, g + r, 1, n, lanes + c->row[r]);
-}
-
 static inline void SUT_T(sum)(const SUT_T(chunk) *c, int which, const SUT_REAL *x, const SUT_REAL *y, int64_t n)
 {
     SUT_DOTS(x, &y, 1, n, c->lanes + which);
 }
 
-/* Sums of a proposal: u in, D in. In passes over groups of different rates u and 1/M are scaled by the ratio. */
+/* u times the ratio of rates (and the scale that keeps sums in range). */
+static const SUT_REAL *SUT_T(scaled)(const SUT_REAL *x, SUT_REAL factor, int64_t n, SUT_REAL *buffer)
+{
+    if (factor == 1)
+        return x;
+    for (int64_t k = 0; k < n; ++k)
+        buffer[k] = x[k] * factor;
+    return buffer;
+}
+
+/*
+ * Sums of a proposal: u in, D in. Over groups of different rates u and 1/M are scaled by the ratio r: u r, M u unchanged.
+ * The rows go through a block of scratch for w g_i, of which there are m.
+ */
 static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *d,
                                  const SUT_REAL *const *g, int64_t n)
 {
     const sut_step_pass *const pass = c->pass;
-    SUT_REAL scaled[SUT_BLOCK], x[SUT_BLOCK];
-    const SUT_REAL ratio = (SUT_REAL)(c->tensor->ratio * pass->u_scale), metric_ratio = (SUT_REAL)c->tensor->ratio;
+    const int m = pass->rows.m;
+    const SUT_REAL ratio = (SUT_REAL)c->tensor->ratio;
+    SUT_REAL buffer[SUT_BLOCK], x[SUT_BLOCK];
+    const SUT_REAL *const v = SUT_T(scaled)(u, ratio * (SUT_REAL)pass->u_scale, n, buffer);
+    if (!pass->want_metric) {
+        SUT_T(sum)(c, SUT_SUM_UU, v, v, n);
+        SUT_T(row_sums)(c, v, g, n);
+        return;
+    }
     const bool euclidean = pass->update == SUT_UPDATE_EUCLIDEAN;
-    const SUT_REAL *v = u;
-    if (ratio != 1) {
-        for (int64_t k = 0; k < n; ++k)
-            scaled[k] = u[k] * ratio;
-        v = scaled;
+    if (!euclidean && c->n_rows == m && (m == 2 || m == 3) && ratio == 1 && pass->u_scale == 1) {
+        double *to[2 + 3 + 6];
+        to[0] = c->lanes[SUT_SUM_UU];
+        to[1] = c->lanes[SUT_SUM_UMU];
+        for (int k = 0; k < m + m * (m + 1) / 2; ++k)
+            to[2 + k] = c->lanes[SUT_SUM_ROWS + k];
+        if (m == 2)
+            SUT_T(proposal_sums_2)(u, d, g, n, to);
+        else
+            SUT_T(proposal_sums_3)(u, d, g, n, to);
+        return;
     }
     SUT_T(sum)(c, SUT_SUM_UU, v, v, n);
     SUT_T(row_sums)(c, v, g, n);
-    if (!pass->want_metric)
-        return;
-    if (euclidean) {
-        if (metric_ratio == 1) {
-            SUT_T(sum)(c, SUT_SUM_UMU, v, v, n);
-        } else {
-            for (int64_t k = 0; k < n; ++k)
-                x[k] = metric_ratio > 0 ? v[k] / metric_ratio : (SUT_REAL)0;
-            SUT_T(sum)(c, SUT_SUM_UMU, v, x, n);
-        }
-        for (int i = 0; i < c->n_rows; ++i) {
-            for (int64_t k = 0; k < n; ++k)
-                x[k] = g[i][k] * metric_ratio;
-            SUT_T(matrix_sums)(c, i, x, g, n, SUT_SUM_ROWS + pass->rows.m);
-        }
-        return;
-    }
-    /* M u; a coordinate with D = Inf does not move and has no share. */
-    for (int64_t k = 0; k < n; ++k)
-        x[k] = u[k] != 0 ? u[k] * d[k] * (SUT_REAL)pass->u_scale : (SUT_REAL)0;
+    /* M u: num, or u itself. A coordinate with D = Inf or rate 0 does not move and has no share. */
+    if (euclidean)
+        for (int64_t k = 0; k < n; ++k)
+            x[k] = ratio > 0 ? v[k] / ratio : (SUT_REAL)0;
+    else
+        for (int64_t k = 0; k < n; ++k)
+            x[k] = u[k] != 0 && ratio > 0 ? u[k] * d[k] * (SUT_REAL)pass->u_scale : (SUT_REAL)0;
     SUT_T(sum)(c, SUT_SUM_UMU, v, x, n);
     SUT_REAL w[SUT_BLOCK];
     for (int64_t k = 0; k < n; ++k)
-        w[k] = SUT_T(quotient)(metric_ratio, d[k]);
-    for (int i = 0; i < c->n_rows; ++i) {
+        w[k] = euclidean ? ratio : SUT_T(quotient)(ratio, d[k]);
+    const SUT_REAL *weighted[SUT_MAX_LOSSES];
+    for (int r = 0; r < c->n_rows; ++r) {
+        SUT_REAL *restrict const to = c->weighted_buffer + (int64_t)r * SUT_BLOCK;
+        const SUT_REAL *restrict const from = g[r];
         for (int64_t k = 0; k < n; ++k)
-            x[k] = g[i][k] * w[k];
-        SUT_T(matrix_sums)(c, i, x, g, n, SUT_SUM_ROWS + pass->rows.m);
+            to[k] = from[k] * w[k];
+        weighted[r] = to;
     }
+    SUT_TRIANGLE(weighted, g, c->row, c->n_rows, n, c->lanes + SUT_SUM_ROWS + m);
 }
 
 /* Sums of an update p beside its proposal u. */
 static void SUT_T(update_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *p,
                                const SUT_REAL *const *g, int64_t n)
 {
+    const int m = c->pass->rows.m;
     const SUT_REAL ratio = (SUT_REAL)(c->tensor->ratio * c->pass->u_scale);
-    SUT_REAL up[SUT_BLOCK], pp[SUT_BLOCK], difference[SUT_BLOCK];
-    for (int64_t k = 0; k < n; ++k)
-        difference[k] = (p[k] - u[k]) * ratio;
-    if (ratio != 1) {
-        for (int64_t k = 0; k < n; ++k) {
-            up[k] = u[k] * ratio;
-            pp[k] = p[k] * ratio;
-        }
-        u = up;
-        p = pp;
+    SUT_REAL u_buffer[SUT_BLOCK], p_buffer[SUT_BLOCK];
+    u = SUT_T(scaled)(u, ratio, n, u_buffer);
+    p = SUT_T(scaled)(p, ratio, n, p_buffer);
+    const bool few = c->n_rows == m && (m == 2 || m == 3);
+    double *to[3 + 3] = {c->lanes[SUT_SUM_PP], c->lanes[SUT_SUM_PU], c->lanes[SUT_SUM_DD]};
+    for (int i = 0; few && i < m; ++i)
+        to[3 + i] = c->lanes[SUT_SUM_ROWS + i];
+    if (few && m == 2) {
+        SUT_T(update_sums_2)(u, p, g, n, to);
+    } else if (few) {
+        SUT_T(update_sums_3)(u, p, g, n, to);
+    } else {
+        SUT_T(update_sums_0)(u, p, g, n, to);
+        SUT_T(row_sums)(c, p, g, n);
     }
-    SUT_T(sum)(c, SUT_SUM_PP, p, p, n);
-    SUT_T(sum)(c, SUT_SUM_PU, p, u, n);
-    SUT_T(sum)(c, SUT_SUM_DD, difference, difference, n);
-    SUT_T(row_sums)(c, p, g, n);
 }
 
 static void SUT_T(output)(void *const *out, int64_t tensor, sut_dtype own, int64_t offset, int64_t n, const SUT_REAL *x)
@@ -370,9 +384,7 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
             double w[SUT_MAX_LOSSES];
             for (int r = 0; r < c->n_rows; ++r)
                 w[r] = pass->weights[c->row[r]];
-            SUT_T(combine)(g, w, c->n_rows, n, sum);
-            for (int64_t k = 0; k < n; ++k)
-                a[k] = (SUT_REAL)sum[k];
+            SUT_T(combine_rounded)(g, w, c->n_rows, n, sum, a);
         }
 
         switch (pass->kind) {
@@ -451,14 +463,6 @@ static void SUT_T(gram_chunk)(const sut_rows *rows, const sut_layout *layout, in
                 g[r] = buffer;
             }
         }
-        for (int r = 0; r < n_rows; ++r) {
-            double (*const to)[SUT_LANES] = lanes + (int64_t)row[r] * (row[r] + 1) / 2;
-            if (n_rows == rows->m) {
-                SUT_DOTS(g[r], g, r + 1, n, to);
-            } else {
-                for (int j = 0; j <= r; ++j)
-                    SUT_DOTS(g[r], g + j, 1, n, to + row[j]);
-            }
-        }
+        SUT_TRIANGLE(g, g, row, n_rows, n, lanes);
     }
 }
