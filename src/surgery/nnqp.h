@@ -203,6 +203,32 @@ SUT_SMALL bool sut_nnqp_round(sut_nnqp_state *q, const double *b, double *lambda
 }
 
 /*
+ * Start with every row that u violates, if that is a valid working set (independent, multipliers positive): the answer
+ * for rows that all conflict, in one factorization instead of m rounds. Returns the rounds spent.
+ */
+SUT_SMALL int sut_nnqp_guess(sut_nnqp_state *q, const double *b, double *lambda)
+{
+    double z[SUT_MAX_LOSSES];
+    bool valid = true;
+    for (int i = 0; i < q->n && valid; ++i)
+        if (b[i] < -1e-13 * q->length[i])
+            valid = sut_nnqp_append(q, i);
+    valid = valid && q->np > 1;
+    if (valid)
+        sut_nnqp_solve_set(q, b, z);
+    for (int k = 0; k < q->np && valid; ++k)
+        valid = z[k] > 0.0;
+    if (!valid) {
+        q->np = 0;
+        q->mask = 0;
+        return 0;
+    }
+    for (int k = 0; k < q->np; ++k)
+        lambda[q->P[k]] = z[k];
+    return 1;
+}
+
+/*
  * The active-set loop on scaled rows. b is of order 1; b_lo: its low parts, or NULL. lambda, s: n entries, out.
  * Returns the number of rounds, -1 when the limit is reached.
  */
@@ -212,10 +238,11 @@ SUT_SMALL int sut_nnqp_loop(sut_nnqp_state *q, const double *b, const double *b_
     double size[SUT_MAX_LOSSES], kept[SUT_MAX_LOSSES];
     int kept_P[SUT_MAX_LOSSES];
     const int limit = SUT_NNQP_MAX_ROUNDS(q->n);
-    int rounds = 0, n_history = 0;
+    int rounds, n_history = 0;
     uint64_t passed = 0; /* candidates that proved useless beside the present set */
     for (int i = 0; i < q->n; ++i)
         lambda[i] = 0.0;
+    rounds = sut_nnqp_guess(q, b, lambda);
     sut_nnqp_slack(q, b, lambda, s, size);
     for (;;) {
         int best = -1;
