@@ -4,6 +4,7 @@
  * prints the row that belongs there.
  */
 #include <ctype.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -85,7 +86,8 @@ static void check_papers(const char *header, const char *prefix, const char *nam
     const char *end = strchr(at, '\n');
     for (const char *paper = at; (paper = strstr(paper, "arXiv ")) && paper < end; paper += 6) {
         char link[64];
-        snprintf(link, sizeof link, "https://arxiv.org/abs/%.10s", paper + 6);
+        const int length_of_number = (int)strspn(paper + 6, "0123456789.");
+        snprintf(link, sizeof link, "https://arxiv.org/abs/%.*s)", length_of_number, paper + 6);
         if (!strstr(row, link))
             fail_msg("the row of %s lacks %s", name, link);
     }
@@ -170,7 +172,7 @@ static void test_hyper_parameters_are_as_documented(void **state)
                 snprintf(range, sizeof range, "0 or 1");
             else
                 snprintf(range, sizeof range, "%s%g, %g%s", info.minimum_open ? "(" : "[", info.minimum, info.maximum,
-                         info.maximum_open ? ")" : "]");
+                         info.maximum_open || isinf(info.maximum) ? ")" : "]");
             snprintf(expected, sizeof expected, "| `%s` | `%s` | %g | %s |", optimizer_name(method), info.name,
                      info.default_value, range);
             if (!next_row(&cursor, row, sizeof row))
