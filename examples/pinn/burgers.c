@@ -156,5 +156,6 @@ const pinn_problem pinn_burgers = {
     .rho_v = 0.03,
     .grid = {256, 100},
     .grid_point = grid_point,
+    .shown = {1, 0},
     .reference = reference,
 };

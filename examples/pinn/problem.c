@@ -70,12 +70,27 @@ int64_t pinn_grid_size(const pinn_problem *problem)
     return size;
 }
 
-void pinn_grid_at(const pinn_problem *problem, int64_t index, double *x)
+static void position_of(const pinn_problem *problem, int64_t index, int *position)
 {
-    int position[NET_MAX_INPUTS];
     for (int i = problem->n_inputs - 1; i >= 0; i--) {
         position[i] = (int)(index % problem->grid[i]);
         index /= problem->grid[i];
     }
+}
+
+void pinn_grid_at(const pinn_problem *problem, int64_t index, double *x)
+{
+    int position[NET_MAX_INPUTS];
+    position_of(problem, index, position);
     problem->grid_point(position, x);
+}
+
+bool pinn_grid_shown(const pinn_problem *problem, int64_t index)
+{
+    int position[NET_MAX_INPUTS];
+    position_of(problem, index, position);
+    for (int i = 0; i < problem->n_inputs; i++)
+        if (i != problem->shown[0] && i != problem->shown[1] && position[i] != problem->shown_at[i])
+            return false;
+    return true;
 }

@@ -64,6 +64,8 @@ typedef struct pinn_problem {
     /* The evaluation set, a grid: `grid` points per input, the first input varying slowest. */
     int grid[NET_MAX_INPUTS];
     void (*grid_point)(const int *index, double *x);
+    /* Pictures show the slice over two inputs, across and up; the others stay at a grid index. */
+    int shown[2], shown_at[NET_MAX_INPUTS];
     /* The solution at given points. */
     void (*reference)(int count, int stride, const double *x, double *value);
     /* Squared errors of one further component that counts in `mse` alone (schrodinger: |h|); NULL: none. */
@@ -92,5 +94,7 @@ void pinn_initialise(const net_shape *shape, uint64_t seed, double *theta);
 /* Points of the evaluation set, and point `index` of it. */
 int64_t pinn_grid_size(const pinn_problem *problem);
 void pinn_grid_at(const pinn_problem *problem, int64_t index, double *x);
+/* Whether it lies on the slice that pictures show. */
+bool pinn_grid_shown(const pinn_problem *problem, int64_t index);
 
 #endif
