@@ -103,8 +103,8 @@ static int step(pinn_run *run)
         if (!isfinite(run->loss[i]))
             return pinn_error(PINN_EXIT_FAILURE,
                               "step %" PRId64
-                              ": the loss '%s' is %f; %s/checkpoint.safetensors holds the last good state",
-                              run->steps + 1, run->losses[i].name, run->loss[i], run->directory);
+                              ": the loss '%s' is not finite; %s/checkpoint.safetensors holds the last good state",
+                              run->steps + 1, run->losses[i].name, run->directory);
     sut_report_init(&run->report);
     const sut_status status = sut_optimizer_step(run->optimizer, run->gradient_tensors, run->loss, &run->report);
     if (status != SUT_OK)
