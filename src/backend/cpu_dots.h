@@ -45,12 +45,10 @@ static inline double sut_fold(const double *lanes)
 /* Add one vector of sums to its double lanes. */
 static inline __attribute__((always_inline)) void sut_flush_float(sut_vector_float sum, double *lanes)
 {
-    float parts[SUT_VECTOR / 4] __attribute__((aligned(64)));
-    *(sut_vector_float *)parts = sum;
-    for (int h = 0; h < 2; ++h) {
-        const sut_half_vector half = *(const sut_half_vector *)(parts + h * (SUT_VECTOR / 8));
-        *(sut_vector_double *)(lanes + h * (SUT_VECTOR / 8)) += __builtin_convertvector(half, sut_vector_double);
-    }
+    sut_half_vector half[2];
+    memcpy(half, &sum, sizeof sum);
+    for (int h = 0; h < 2; ++h)
+        *(sut_vector_double *)(lanes + h * (SUT_VECTOR / 8)) += __builtin_convertvector(half[h], sut_vector_double);
 }
 
 static inline __attribute__((always_inline)) void sut_flush_double(sut_vector_double sum, double *lanes)
@@ -164,6 +162,44 @@ static inline __attribute__((always_inline)) sut_vector_double sut_start_double(
 
 SUT_ONE_AGAINST(float)
 SUT_ONE_AGAINST(double)
+
+/* G G^T of few rows, in the lanes of its packed triangle. */
+#define SUT_GRAM(real, M)                                                                                           \
+    static void sut_gram_##M##_##real(const real *const *g, int64_t n, double (*lanes)[SUT_LANES])                  \
+    {                                                                                                               \
+        enum { W = SUT_VECTOR / (int)sizeof(real), S = M * (M + 1) / 2 };                                           \
+        const int64_t full = n - n % SUT_LANES;                                                                     \
+        const int rest = (int)(n - full);                                                                           \
+        for (int v = 0; v < SUT_LANES; v += W) {                                                                    \
+            sut_vector_##real sum[S];                                                                               \
+            for (int s = 0; s < S; ++s)                                                                             \
+                sum[s] = sut_start_##real(lanes[s] + v);                                                            \
+            for (int64_t k = v; k < full; k += SUT_LANES) {                                                         \
+                sut_vector_##real x[M];                                                                             \
+                _Pragma("GCC unroll 4") for (int i = 0; i < M; ++i)                                                 \
+                {                                                                                                   \
+                    x[i] = *(const sut_vector_##real *)(g[i] + k);                                                  \
+                    _Pragma("GCC unroll 4") for (int j = 0; j <= i; ++j) sum[i * (i + 1) / 2 + j] += x[i] * x[j];   \
+                }                                                                                                   \
+            }                                                                                                       \
+            if (rest > v)                                                                                           \
+                for (int i = 0; i < M; ++i)                                                                         \
+                    for (int j = 0; j <= i; ++j) {                                                                  \
+                        real part[W] __attribute__((aligned(64)));                                                  \
+                        *(sut_vector_##real *)part = sum[i * (i + 1) / 2 + j];                                      \
+                        for (int l = 0; l < W && v + l < rest; ++l)                                                 \
+                            part[l] += g[i][full + v + l] * g[j][full + v + l];                                     \
+                        sum[i * (i + 1) / 2 + j] = *(const sut_vector_##real *)part;                                \
+                    }                                                                                               \
+            for (int s = 0; s < S; ++s)                                                                             \
+                sut_flush_##real(sum[s], lanes[s] + v);                                                             \
+        }                                                                                                           \
+    }
+
+SUT_GRAM(float, 2)
+SUT_GRAM(float, 3)
+SUT_GRAM(double, 2)
+SUT_GRAM(double, 3)
 
 /* `value` where the comparison holds, else 0. */
 #define SUT_WHERE(real, comparison, value) ((sut_vector_##real)((sut_mask_##real)(value) & (sut_mask_##real)(comparison)))

@@ -100,20 +100,43 @@ static void SUT_T(combine)(const SUT_REAL *const *g, const double *w, int m, int
         memset(out, 0, (size_t)n * sizeof *out);
 }
 
-/* The same, rounded once to SUT_REAL; `sum` is scratch. Two rows, the common case, need no copy in double. */
-static void SUT_T(combine_rounded)(const SUT_REAL *const *g, const double *w, int m, int64_t n, double *restrict sum,
-                                   SUT_REAL *restrict out)
+/*
+ * The combined gradient as the rule takes it. Where the rows are well conditioned sums in SUT_REAL differ from the rounded
+ * sum in double by a few roundings of sum |w_i g_i|; otherwise (`exact`) they may cancel and the sum is taken in double.
+ */
+static void SUT_T(direction)(const SUT_REAL *const *g, const double *w, int m, int64_t n, bool exact,
+                             double *restrict sum, SUT_REAL *restrict out)
 {
-    if (m == 2 && w[0] != 0 && w[1] != 0) {
-        const SUT_REAL *restrict const x = g[0], *restrict const y = g[1];
-        const double a = w[0], b = w[1];
+    if (exact || sizeof(SUT_REAL) == sizeof(double)) {
+        SUT_T(combine)(g, w, m, n, sum);
         for (int64_t k = 0; k < n; ++k)
-            out[k] = (SUT_REAL)((0.0 + a * (double)x[k]) + b * (double)y[k]);
+            out[k] = (SUT_REAL)sum[k];
         return;
     }
-    SUT_T(combine)(g, w, m, n, sum);
+    const SUT_REAL *restrict const x = g[0];
+    const SUT_REAL a = (SUT_REAL)w[0];
+    if (m == 1) {
+        for (int64_t k = 0; k < n; ++k)
+            out[k] = a * x[k];
+        return;
+    }
+    const SUT_REAL *restrict const y = g[1];
+    const SUT_REAL b = (SUT_REAL)w[1];
     for (int64_t k = 0; k < n; ++k)
-        out[k] = (SUT_REAL)sum[k];
+        out[k] = a * x[k] + b * y[k];
+    int i = 2;
+    for (; i + 2 <= m; i += 2) {
+        const SUT_REAL *restrict const z = g[i], *restrict const t = g[i + 1];
+        const SUT_REAL c = (SUT_REAL)w[i], d = (SUT_REAL)w[i + 1];
+        for (int64_t k = 0; k < n; ++k)
+            out[k] = (out[k] + c * z[k]) + d * t[k];
+    }
+    if (i < m) {
+        const SUT_REAL *restrict const z = g[i];
+        const SUT_REAL c = (SUT_REAL)w[i];
+        for (int64_t k = 0; k < n; ++k)
+            out[k] += c * z[k];
+    }
 }
 
 /* Rows of a chunk that are present, at `offset` of the tensor. */
@@ -170,6 +193,8 @@ static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const
     const sut_step_pass *const pass = c->pass;
     const int m = pass->rows.m;
     const SUT_REAL ratio = (SUT_REAL)c->tensor->ratio;
+    if (ratio == 0)
+        return; /* a group that does not move has no share in anything */
     SUT_REAL buffer[SUT_BLOCK], x[SUT_BLOCK];
     const SUT_REAL *const v = SUT_T(scaled)(u, ratio * (SUT_REAL)pass->u_scale, n, buffer);
     if (!pass->want_metric) {
@@ -192,17 +217,22 @@ static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const
     }
     SUT_T(sum)(c, SUT_SUM_UU, v, v, n);
     SUT_T(row_sums)(c, v, g, n);
-    /* M u: num, or u itself. A coordinate with D = Inf or rate 0 does not move and has no share. */
-    if (euclidean)
-        for (int64_t k = 0; k < n; ++k)
-            x[k] = ratio > 0 ? v[k] / ratio : (SUT_REAL)0;
-    else
-        for (int64_t k = 0; k < n; ++k)
-            x[k] = u[k] != 0 && ratio > 0 ? u[k] * d[k] * (SUT_REAL)pass->u_scale : (SUT_REAL)0;
-    SUT_T(sum)(c, SUT_SUM_UMU, v, x, n);
     SUT_REAL w[SUT_BLOCK];
-    for (int64_t k = 0; k < n; ++k)
-        w[k] = euclidean ? ratio : SUT_T(quotient)(ratio, d[k]);
+    const SUT_REAL scale = (SUT_REAL)pass->u_scale;
+    if (euclidean) {
+        for (int64_t k = 0; k < n; ++k) {
+            x[k] = u[k] * scale;
+            w[k] = ratio;
+        }
+    } else {
+        /* M u. A coordinate with D = Inf does not move and has no share. */
+        for (int64_t k = 0; k < n; ++k) {
+            const SUT_REAL Mu = u[k] * scale * d[k];
+            x[k] = u[k] != 0 ? Mu : (SUT_REAL)0;
+            w[k] = SUT_T(quotient)(ratio, d[k]);
+        }
+    }
+    SUT_T(sum)(c, SUT_SUM_UMU, v, x, n);
     const SUT_REAL *weighted[SUT_MAX_LOSSES];
     for (int r = 0; r < c->n_rows; ++r) {
         SUT_REAL *restrict const to = c->weighted_buffer + (int64_t)r * SUT_BLOCK;
@@ -384,7 +414,7 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
             double w[SUT_MAX_LOSSES];
             for (int r = 0; r < c->n_rows; ++r)
                 w[r] = pass->weights[c->row[r]];
-            SUT_T(combine_rounded)(g, w, c->n_rows, n, sum, a);
+            SUT_T(direction)(g, w, c->n_rows, n, pass->exact_sum, sum, a);
         }
 
         switch (pass->kind) {
@@ -463,6 +493,11 @@ static void SUT_T(gram_chunk)(const sut_rows *rows, const sut_layout *layout, in
                 g[r] = buffer;
             }
         }
-        SUT_TRIANGLE(g, g, row, n_rows, n, lanes);
+        if (n_rows == rows->m && n_rows == 2)
+            SUT_T(gram_2)(g, n, lanes);
+        else if (n_rows == rows->m && n_rows == 3)
+            SUT_T(gram_3)(g, n, lanes);
+        else
+            SUT_TRIANGLE(g, g, row, n_rows, n, lanes);
     }
 }

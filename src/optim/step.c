@@ -226,6 +226,7 @@ static sut_step_pass base_pass(const sut_optimizer *opt, const void *const *grad
         .rows = {grads, opt->config.n_losses, NULL},
         .direct = opt->direct,
         .weights = opt->signed_weights,
+        .exact_sum = opt->gram_info.strict,
         .u_scale = 1,
         .sums = opt->sums,
     };

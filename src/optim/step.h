@@ -70,6 +70,7 @@ typedef struct sut_step_pass {
     sut_rows rows;
     bool direct;           /* one loss with weight 1: a is the row itself */
     const double *weights; /* m: a = sum w_i g_i (sign of maximize included) */
+    bool exact_sum;        /* take that sum in double: the rows may cancel */
     const double *lambda;  /* m: chi = sum lambda_i g_i (likewise) */
     bool careful;          /* f64 arithmetic and products for f32 tensors too */
     double u_scale;        /* a power of two that keeps the sums in range; 1 unless `careful` */
