@@ -94,8 +94,7 @@ sut_status sut_surgery_direction(sut_context *ctx, const sut_surgery_config *con
     sut_gram gram = {memory, 0, false};
     sut_surgery_output weights;
     sut_status status = sut_gram_compute(ctx, layout, &rows, false, NULL, NULL, &gram);
-    const sut_surgery_input in = {gram.K,  m,         gram.exponent, losses, ctx->seed, counter,
-                                  &complete, memory + mm};
+    const sut_surgery_input in = {gram.K, m, gram.exponent, losses, ctx->seed, counter, &complete, memory + mm};
     if (status == SUT_OK)
         status = sut_surgery_solve(ctx, &in, &weights);
     if (status == SUT_OK) {

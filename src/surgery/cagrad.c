@@ -126,9 +126,7 @@ static sut_status answer_stationary(const sut_surgery_problem *problem, double f
         mean[i] = 1.0 / m;
     out->pareto = true;
     switch (problem->config->cagrad_pareto) {
-    case SUT_PARETO_ZERO:
-        out->zero = true;
-        return SUT_OK;
+    case SUT_PARETO_ZERO: out->zero = true; return SUT_OK;
     case SUT_PARETO_MEAN: memcpy(out->weights, mean, sizeof mean[0] * (size_t)m); break;
     case SUT_PARETO_PROJECT:
         if (!sut_surgery_project_weights(problem, mean, 0.0, out->weights, problem->work))
@@ -145,8 +143,9 @@ sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_ou
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;
     const double c = config->cagrad_c, mean = 1.0 / m;
-    const double factor =
-        config->cagrad_rescale == 1 ? 1.0 / (1.0 + c * c) : config->cagrad_rescale == 2 ? 1.0 / (1.0 + c) : 1.0;
+    const double factor = config->cagrad_rescale == 1   ? 1.0 / (1.0 + c * c)
+                          : config->cagrad_rescale == 2 ? 1.0 / (1.0 + c)
+                                                        : 1.0;
     cagrad p = {.K = problem->K, .m = m, .S = problem->work, .work = problem->work + (size_t)m * (size_t)m};
     double longest = 0.0;
     for (int i = 0; i < m; ++i) {

@@ -65,9 +65,11 @@ static sut_status check_arrays(sut_context *ctx, const void *const *grads, int m
                                const void *u, const void *metric, const void *p)
 {
     if (m < 1 || m > SUT_MAX_LOSSES)
-        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "cone: the number of losses m is %d; it must be in 1..%d", m, SUT_MAX_LOSSES);
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "cone: the number of losses m is %d; it must be in 1..%d", m,
+                 SUT_MAX_LOSSES);
     if (n < 1 || n > INT64_MAX / 8)
-        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: n is %lld; it must be at least 1 and fit into memory", (long long)n);
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: n is %lld; it must be at least 1 and fit into memory",
+                 (long long)n);
     if (dtype != SUT_DTYPE_F32 && dtype != SUT_DTYPE_F64)
         SUT_FAIL(ctx, SUT_ERROR_UNSUPPORTED, "cone: dtype is %s; plain arrays are f32 or f64",
                  sut_dtype_name(dtype) ? sut_dtype_name(dtype) : "unknown");
@@ -187,8 +189,9 @@ static sut_status take_scaled_sums(projection *q)
     q->rows.scale = q->row_scale;
     take_sums(q);
     if (!finite_sums(q))
-        SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_RANGE, "cone: sums overflow even after scaling; the metric spans too many "
-                                                 "orders of magnitude");
+        SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_RANGE,
+                 "cone: sums overflow even after scaling; the metric spans too many "
+                 "orders of magnitude");
     /* Rows 1e-150 times shorter than the longest have no direction. Lengths are compared as logarithms. */
     for (int i = 0; i < q->m; ++i) {
         length[i] = q->d[i] > 0.0 ? log10(q->d[i]) + q->row_exponent[i] * 0.30102999566398119521 : -INFINITY;
@@ -264,7 +267,8 @@ static sut_status find_multipliers(projection *q, const double *target, candidat
         b[i] = q->sums.b[i] - target[i];
     const int rounds = sut_nnqp(q->sums.K, b, q->m, c->lambda, NULL, q->work);
     if (rounds < 0)
-        SUT_FAIL(q->ctx, SUT_ERROR_INTERNAL, "cone: the active-set solver reached its limit of rounds for m = %d", q->m);
+        SUT_FAIL(q->ctx, SUT_ERROR_INTERNAL, "cone: the active-set solver reached its limit of rounds for m = %d",
+                 q->m);
     q->rounds += rounds;
     measure_unrounded(q, c);
     const bool benign = sut_nnqp_condition(q->sums.K, q->m, c->lambda, q->work) <= 1e6;
@@ -281,8 +285,8 @@ static sut_status find_multipliers(projection *q, const double *target, candidat
         } else {
             const int more = sut_nnqp_resolve(q->sums.K, b, q->m, c->lambda, q->work);
             if (more < 0)
-                SUT_FAIL(q->ctx, SUT_ERROR_INTERNAL, "cone: the active-set solver reached its limit of rounds for m = %d",
-                         q->m);
+                SUT_FAIL(q->ctx, SUT_ERROR_INTERNAL,
+                         "cone: the active-set solver reached its limit of rounds for m = %d", q->m);
             q->rounds += more;
         }
         ++q->refinements;
@@ -450,7 +454,8 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
         if (config->strict && in_place) { /* a second attempt needs u again */
             copy = sut_alloc(q->ctx, (size_t)q->n, sut_dtype_size(q->dtype));
             if (!copy)
-                SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_MEMORY, "cone: no memory for a copy of u, which strict mode in place needs");
+                SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_MEMORY,
+                         "cone: no memory for a copy of u, which strict mode in place needs");
             memcpy(copy, q->u, (size_t)q->n * sut_dtype_size(q->dtype));
             q->u = copy;
         }
@@ -493,7 +498,8 @@ sut_status sut_cone_project(sut_context *ctx, const sut_cone_config *config, con
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "cone: strict is %d; it must be in 0..1", complete.strict);
     if (report && (report->struct_size < sizeof report->struct_size || report->struct_size > sizeof *report))
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
-                 "sut_cone_report: struct_size is %zu; fill the struct in with sut_cone_report_init()", report->struct_size);
+                 "sut_cone_report: struct_size is %zu; fill the struct in with sut_cone_report_init()",
+                 report->struct_size);
     SUT_TRY(check_arrays(ctx, grads, m, n, dtype, u, metric, p));
     SUT_TRY(sut_backend_reserve(ctx, m));
 

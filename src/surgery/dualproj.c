@@ -6,7 +6,8 @@
  */
 #include "surgery/dualproj.h"
 
-bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge, double *w, double *work)
+bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge, double *w,
+                                 double *work)
 {
     const size_t m = (size_t)problem->m;
     const double *K = problem->K;

@@ -28,7 +28,7 @@ static void newton(const double *C, int m, double *y, double *H)
                 t += h;
                 column[j] = h;
             }
-            z[i] = r[i] = 1.0 - t; /* minus the gradient, times y_i */
+            z[i] = r[i] = 1.0 - t;                                            /* minus the gradient, times y_i */
             (void)sut_cholesky_append(H, m, i, column, column[i] + 1.0, 0.0); /* positive definite by construction */
         }
         sut_cholesky_solve(H, m, m, z);

@@ -34,7 +34,7 @@ typedef struct sut_nnqp_state {
     double *L;                     /* factor of A_PP */
     int P[SUT_MAX_LOSSES];         /* working set in the order of its factor */
     int np;
-    uint64_t mask;                 /* the same as bits */
+    uint64_t mask; /* the same as bits */
 } sut_nnqp_state;
 
 /* Drop zero rows, scale the others to a diagonal in [1, 4). `A` and `L` have room for m*m doubles each. */

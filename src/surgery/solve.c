@@ -5,7 +5,7 @@
  * to 1e150 times shorter than the longest are still normal numbers. Methods of degree 1 give the same weights on scaled
  * rows; weights of degree 0 are scaled back here.
  */
-#include "surgery/dense.h"
+#include "surgery/hull.h"
 #include "surgery/surgery.h"
 
 _Static_assert(SUT_METHOD_WORK(1) + 2 * 1 + 1 <= SUT_SURGERY_WORK(1), "workspace");
@@ -92,13 +92,13 @@ static sut_status check_losses(sut_context *ctx, const sut_surgery_input *in)
         return SUT_OK;
     if (!in->losses)
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
-                 "mgda: mgda_normalisation %d divides by the losses, but losses is NULL; give the %d loss values", (int)by,
-                 in->m);
+                 "mgda: mgda_normalisation %d divides by the losses, but losses is NULL; give the %d loss values",
+                 (int)by, in->m);
     for (int i = 0; i < in->m; ++i)
         if (!(in->losses[i] > 0.0))
             SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
-                     "mgda: mgda_normalisation %d divides by the losses, so they must be positive; loss %d is %g", (int)by,
-                     i, in->losses[i]);
+                     "mgda: mgda_normalisation %d divides by the losses, so they must be positive; loss %d is %g",
+                     (int)by, i, in->losses[i]);
     return SUT_OK;
 }
 
@@ -113,6 +113,14 @@ static bool cancels_exactly(const double *K, int m, const double *w)
             return false;
     }
     return true;
+}
+
+/* Whether no direction helps, for a method that answered zero without saying why. */
+static bool is_stationary(const sut_surgery_problem *problem)
+{
+    double w[SUT_MAX_LOSSES] = {0};
+    return sut_hull(problem->K, problem->m, w, problem->work) >= 0 &&
+           sut_surgery_hull_has_zero(problem->K, problem->m, w, sut_form(problem->K, problem->m, w, w));
 }
 
 static void clear(sut_surgery_output *out, int m)
@@ -170,20 +178,15 @@ sut_status sut_surgery_solve(sut_context *ctx, const sut_surgery_input *in, sut_
     if (row->keeps_weights) {
         out->zero = cancels_exactly(problem.K, m, out->weights);
     } else {
-        bool some = false, non_negative = true;
-        for (int i = 0; i < m; ++i) {
+        bool some = false;
+        for (int i = 0; i < m; ++i)
             some = some || (out->weights[i] != 0.0 && problem.d[i] > 0.0);
-            non_negative = non_negative && out->weights[i] >= 0.0;
-        }
-        if (!some) {
-            out->zero = true;
-        } else if (sut_surgery_vanishes(problem.K, m, out->weights)) {
-            out->zero = true;
-            out->pareto = out->pareto || non_negative; /* such weights show 0 as a point of the hull */
-        }
-        if (out->zero)
+        out->zero = out->zero || !some || sut_surgery_vanishes(problem.K, m, out->weights);
+        if (out->zero) {
+            out->pareto = out->pareto || is_stationary(&problem);
             for (int i = 0; i < m; ++i)
                 out->weights[i] = 0.0;
+        }
     }
 
     const double sum = in->config->scale_to_sum ? m : 1.0;

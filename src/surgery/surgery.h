@@ -14,13 +14,13 @@
 
 /* What the caller knows. */
 typedef struct sut_surgery_input {
-    const double *K;      /* m*m Gram matrix of the rows times 2^-exponent, both triangles */
+    const double *K; /* m*m Gram matrix of the rows times 2^-exponent, both triangles */
     int m;
     int exponent;
     const double *losses; /* m, or NULL */
     uint64_t seed, counter;
     const sut_surgery_config *config; /* complete (own size), validated */
-    double *work;         /* SUT_SURGERY_WORK(m) doubles */
+    double *work;                     /* SUT_SURGERY_WORK(m) doubles */
 } sut_surgery_input;
 
 typedef struct sut_surgery_output {
@@ -35,16 +35,16 @@ typedef struct sut_surgery_output {
  */
 typedef struct sut_surgery_problem {
     int m, n_live;
-    const double *K;      /* m*m Gram matrix */
-    const double *C;      /* m*m cosines in [-1, 1]; 1 on the diagonal of live rows, 0 beside zero rows */
-    const double *d;      /* norms, 0 for zero rows */
-    double largest;       /* max K_ii */
-    double trace;         /* tr K */
-    int exponent;         /* true rows are these times 2^exponent */
+    const double *K; /* m*m Gram matrix */
+    const double *C; /* m*m cosines in [-1, 1]; 1 on the diagonal of live rows, 0 beside zero rows */
+    const double *d; /* norms, 0 for zero rows */
+    double largest;  /* max K_ii */
+    double trace;    /* tr K */
+    int exponent;    /* true rows are these times 2^exponent */
     const double *losses;
     uint64_t seed, counter;
     const sut_surgery_config *config;
-    double *work;         /* what is left: SUT_METHOD_WORK(m) doubles */
+    double *work; /* what is left: SUT_METHOD_WORK(m) doubles */
 } sut_surgery_problem;
 
 #define SUT_METHOD_WORK(m) ((size_t)(10 * (m) * (m) + 60 * (m) + 256))

@@ -64,6 +64,11 @@ sut_status sut_surgery_method_from_name(const char *name, sut_surgery_method *me
     return SUT_ERROR_INVALID_ARGUMENT;
 }
 
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
 /* Edits (insert, delete, replace a character) between a known name and the first 63 characters of what was given. */
 static int distance(const char *known, const char *given)
 {
@@ -76,7 +81,7 @@ static int distance(const char *known, const char *given)
         int diagonal = row[0];
         row[0] = i + 1;
         for (int j = 1; j <= n; ++j) {
-            const int replace = diagonal + (known[i] != given[j - 1]);
+            const int replace = diagonal + (known[i] != lower(given[j - 1]));
             const int other = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
             diagonal = row[j];
             row[j] = replace < other ? replace : other;
@@ -95,6 +100,6 @@ sut_status sut_surgery_parse_method(sut_context *ctx, const char *name, sut_surg
     for (int k = 1; k < SUT_SURGERY_COUNT; ++k)
         if (distance(sut_surgery_table[k].name, name) < distance(nearest, name))
             nearest = sut_surgery_table[k].name;
-    SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "unknown surgery method \"%.63s\"; the nearest known name is \"%s\"", name,
-             nearest);
+    SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "unknown surgery method \"%.63s\"; the nearest known name is \"%s\"",
+             name, nearest);
 }

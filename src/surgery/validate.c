@@ -58,19 +58,21 @@ static sut_status check_preference(sut_context *ctx, const sut_surgery_config *c
         return SUT_OK;
     if (!c->preference) {
         if (c->method == SUT_SURGERY_FIXED)
-            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: fixed needs its %d weights in preference, which is NULL", m);
+            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
+                     "surgery: fixed needs its %d weights in preference, which is NULL", m);
         return SUT_OK;
     }
     bool some = false;
     for (int i = 0; i < m; ++i) {
         const double x = c->preference[i];
         if (!isfinite(x) || (x < 0.0 && c->method != SUT_SURGERY_FIXED))
-            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "surgery: %s: preference[%d] is %g; it must be finite%s", method, i, x,
-                     c->method == SUT_SURGERY_FIXED ? "" : " and at least 0");
+            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "surgery: %s: preference[%d] is %g; it must be finite%s", method, i,
+                     x, c->method == SUT_SURGERY_FIXED ? "" : " and at least 0");
         some = some || x != 0.0;
     }
     if (!some && c->method == SUT_SURGERY_CONFIG)
-        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "surgery: config: every angle weight in preference is 0; one must be positive");
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
+                 "surgery: config: every angle weight in preference is 0; one must be positive");
     return SUT_OK;
 }
 
@@ -83,11 +85,12 @@ static sut_status check_order(sut_context *ctx, const sut_surgery_config *c, int
         for (int k = 0; k < m; ++k) {
             const int j = c->order[(size_t)i * (size_t)m + (size_t)k];
             if (j < 0 || j >= m)
-                SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "surgery: pcgrad: order[%d][%d] is %d; it must be in 0..%d", i, k, j,
-                         m - 1);
+                SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "surgery: pcgrad: order[%d][%d] is %d; it must be in 0..%d", i, k,
+                         j, m - 1);
             if (seen >> j & 1)
                 SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
-                         "surgery: pcgrad: order[%d] holds %d twice; each row must be a permutation of 0..%d", i, j, m - 1);
+                         "surgery: pcgrad: order[%d] holds %d twice; each row must be a permutation of 0..%d", i, j,
+                         m - 1);
             seen |= (uint64_t)1 << j;
         }
     }
@@ -97,10 +100,11 @@ static sut_status check_order(sut_context *ctx, const sut_surgery_config *c, int
 sut_status sut_surgery_validate(sut_context *ctx, const sut_surgery_config *c, int m)
 {
     if (m < 1 || m > SUT_MAX_LOSSES)
-        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "surgery: the number of losses m is %d; it must be in 1..%d", m, SUT_MAX_LOSSES);
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "surgery: the number of losses m is %d; it must be in 1..%d", m,
+                 SUT_MAX_LOSSES);
     if ((int)c->method < 0 || c->method >= SUT_SURGERY_COUNT)
-        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: method is %d, which is none; methods are 0..%d", (int)c->method,
-                 SUT_SURGERY_COUNT - 1);
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: method is %d, which is none; methods are 0..%d",
+                 (int)c->method, SUT_SURGERY_COUNT - 1);
 
     SUT_TRY(check_integer(ctx, "scale_to_sum", c->scale_to_sum, 0, 1));
     SUT_TRY(check_integer(ctx, "pcgrad_identity_order", c->pcgrad_identity_order, 0, 1));

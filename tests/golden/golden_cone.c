@@ -67,8 +67,8 @@ static sut_cone_kind expected_kind(const runner *r, const cone_case *c)
 }
 
 /* NULL, or what is wrong with p. */
-static const char *check_vector(const cone_case *c, const void *u, const void *p, sut_dtype dtype, bool strict, char *text,
-                                size_t size)
+static const char *check_vector(const cone_case *c, const void *u, const void *p, sut_dtype dtype, bool strict,
+                                char *text, size_t size)
 {
     double largest = 0.0;
     if (strcmp(c->kind, "feasible") == 0)
@@ -83,8 +83,8 @@ static const char *check_vector(const cone_case *c, const void *u, const void *p
         if (strcmp(c->kind, "zero") == 0 && x != 0.0)
             return "an entry of p is not exactly zero";
         if (!(fabs(x - c->p[k]) <= tolerance)) {
-            (void)snprintf(text, size, "entry %lld is %.17g instead of %.17g (off by %.3g, allowed %.3g)", (long long)k, x,
-                           c->p[k], fabs(x - c->p[k]), tolerance);
+            (void)snprintf(text, size, "entry %lld is %.17g instead of %.17g (off by %.3g, allowed %.3g)", (long long)k,
+                           x, c->p[k], fabs(x - c->p[k]), tolerance);
             return text;
         }
     }
@@ -162,7 +162,8 @@ static const char *check_report(const runner *r, const cone_case *c, const sut_c
             if (!c->active[i] && report->lambda[i] * row_norm(c, i) > 1e-7 * sum)
                 return "a row that should be idle is active";
         }
-        if (c->tight[i] && strcmp(c->kind, "boundary") == 0 && fabs(c->slack_cos[i]) == 0.0 && !f32 && !report->tight[i])
+        if (c->tight[i] && strcmp(c->kind, "boundary") == 0 && fabs(c->slack_cos[i]) == 0.0 && !f32 &&
+            !report->tight[i])
             return "a row that should be tight is not";
     }
     return NULL;
@@ -285,7 +286,8 @@ int main(int argc, char **argv)
         size_t index;
         json_t *entry;
         json_t *const root = golden_open(&r.place, argv[k], "suture-golden-cone-1");
-        json_array_foreach (golden_array(&r.place, root, "cases"), index, entry) {
+        json_array_foreach(golden_array(&r.place, root, "cases"), index, entry)
+        {
             golden_at(&r.place, "case %zu", index);
             run_case(&r, entry);
         }

@@ -128,12 +128,15 @@ static void read_options(const runner *r, const golden_case *c, const char *name
         config->aligned_scale = SUT_ALIGNED_RMSE;
     if (strcmp(name, "mgda_fw") == 0)
         config->mgda_frank_wolfe = 1;
-    json_object_foreach (options, key, value) {
+    json_object_foreach(options, key, value)
+    {
         if (json_is_string(value)) {
             read_text_option(r, c, key, json_string_value(value), config);
             continue;
         }
-        const double x = json_is_true(value) ? 1.0 : json_is_false(value) ? 0.0 : golden_number(&r->place, options, key);
+        const double x = json_is_true(value)    ? 1.0
+                         : json_is_false(value) ? 0.0
+                                                : golden_number(&r->place, options, key);
         if (strcmp(key, "c") == 0)
             config->cagrad_c = x;
         else if (strcmp(key, "rescale") == 0)
@@ -178,8 +181,7 @@ static sut_status call(runner *r, const golden_case *c, const sut_surgery_config
         grads[i] = rows + (size_t)i * n * size;
     memset(out, 0x5a, n * size);
     sut_surgery_report_init(report);
-    const sut_status status =
-        sut_surgery_direction(r->ctx, config, grads, c->m, c->n, dtype, NULL, 0, out, report);
+    const sut_status status = sut_surgery_direction(r->ctx, config, grads, c->m, c->n, dtype, NULL, 0, out, report);
     for (size_t k = 0; k < n; ++k)
         direction[k] = dtype == SUT_DTYPE_F32 ? (double)((float *)(void *)out)[k] : ((double *)(void *)out)[k];
     if (status != SUT_OK)
@@ -206,7 +208,8 @@ static bool check_figures(runner *r, const golden_case *c, const json_t *entry, 
     if (json_object_get(entry, "min_cos") && norm > 1e6 * error) {
         const double cosine = golden_number(&r->place, entry, "min_cos");
         if (!(fabs(report->min_cos - cosine) <= 1e-6 + 4.0 * error / norm))
-            return golden_check(&r->count, &r->place, false, "min_cos is %.9g instead of %.9g", report->min_cos, cosine);
+            return golden_check(&r->count, &r->place, false, "min_cos is %.9g instead of %.9g", report->min_cos,
+                                cosine);
     }
     if (json_object_get(entry, "normaliser_sign")) {
         const bool negative = golden_number(&r->place, entry, "normaliser_sign") < 0.0;
@@ -268,8 +271,9 @@ static void check_expectation(runner *r, const golden_case *c, const char *name,
             goto done;
         }
         if (!(fabs(x - wanted[k]) <= tolerance)) {
-            golden_check(&r->count, &r->place, false, "entry %lld is %.17g instead of %.17g (off by %.3g, allowed %.3g)",
-                         (long long)k, x, wanted[k], fabs(x - wanted[k]), tolerance);
+            golden_check(&r->count, &r->place, false,
+                         "entry %lld is %.17g instead of %.17g (off by %.3g, allowed %.3g)", (long long)k, x, wanted[k],
+                         fabs(x - wanted[k]), tolerance);
             goto done;
         }
     }
@@ -335,8 +339,7 @@ static void check_stats(runner *r, golden_case *c, sut_dtype dtype)
         good = good && fabs(report.norms[i] - c->norms[i]) <= tolerance * c->norms[i];
     good = good && fabs(report.min_pair_cos - golden_number(&r->place, c->stats, "min_cos")) <= tolerance;
     good = good && fabs(report.alignment - golden_number(&r->place, c->stats, "alignment")) <= 2.0 * tolerance;
-    good = good &&
-           fabs(report.conflict_fraction - golden_number(&r->place, c->stats, "conflict_fraction")) <= 1e-12;
+    good = good && fabs(report.conflict_fraction - golden_number(&r->place, c->stats, "conflict_fraction")) <= 1e-12;
     good = good && (report.conflict_fraction > 0.0) == golden_bool(&r->place, c->stats, "conflict_any");
     golden_check(&r->count, &r->place, good, "norms or pair statistics differ (min_pair_cos %.17g, alignment %.17g)",
                  report.min_pair_cos, report.alignment);
@@ -370,7 +373,8 @@ static void run_case(runner *r, const json_t *entry, const json_t *parameters)
         check_stats(r, &c, SUT_DTYPE_F32);
     const char *name;
     json_t *expectation;
-    json_object_foreach ((json_t *)c.expect, name, expectation) {
+    json_object_foreach((json_t *)c.expect, name, expectation)
+    {
         check_expectation(r, &c, name, parameters, expectation, SUT_DTYPE_F64);
         if (c.f32_exact)
             check_expectation(r, &c, name, parameters, expectation, SUT_DTYPE_F32);
@@ -390,7 +394,8 @@ static void run_case(runner *r, const json_t *entry, const json_t *parameters)
 static void run_generator(runner *r, const json_t *entry, size_t index)
 {
     golden_at(&r->place, "generator %zu", index);
-    const uint64_t seed = golden_unsigned(&r->place, entry, "seed"), counter = golden_unsigned(&r->place, entry, "counter");
+    const uint64_t seed = golden_unsigned(&r->place, entry, "seed"),
+                   counter = golden_unsigned(&r->place, entry, "counter");
     const int m = (int)golden_integer(&r->place, entry, "m", 1, SUT_MAX_LOSSES);
     const size_t mm = (size_t)m * (size_t)m;
     double *const listed = golden_memory(mm, sizeof *listed), *const gram = golden_memory(mm, sizeof *gram);
@@ -479,20 +484,22 @@ static void run_file(runner *r, const char *path)
     json_t *entry;
     json_t *const root = golden_open(&r->place, path, "suture-golden-surgery-1");
     const json_t *const parameters = golden_object(&r->place, root, "parameters");
-    json_array_foreach (golden_array(&r->place, root, "cases"), index, entry) {
+    json_array_foreach(golden_array(&r->place, root, "cases"), index, entry)
+    {
         golden_at(&r->place, "case %zu", index);
         run_case(r, entry, parameters);
     }
     r->place.text[0] = '\0';
-    json_array_foreach (golden_array(&r->place, root, "generator"), index, entry)
-        run_generator(r, entry, index);
+    json_array_foreach(golden_array(&r->place, root, "generator"), index, entry) run_generator(r, entry, index);
     r->place.text[0] = '\0';
-    json_array_foreach (golden_array(&r->place, root, "errors"), index, entry) {
+    json_array_foreach(golden_array(&r->place, root, "errors"), index, entry)
+    {
         golden_at(&r->place, "error %zu", index);
         run_error(r, entry);
     }
     r->place.text[0] = '\0';
-    json_array_foreach (golden_array(&r->place, root, "sequences"), index, entry) {
+    json_array_foreach(golden_array(&r->place, root, "sequences"), index, entry)
+    {
         golden_at(&r->place, "sequence %zu", index);
         (void)golden_text(&r->place, entry, "id");
         skip(r, golden_text(&r->place, entry, "method"));

@@ -149,7 +149,8 @@ void golden_vector(const golden_place *place, const json_t *parent, const char *
     numbers_of(place, golden_array(place, parent, key), key, count, out);
 }
 
-void golden_matrix(const golden_place *place, const json_t *parent, const char *key, long rows, long columns, double *out)
+void golden_matrix(const golden_place *place, const json_t *parent, const char *key, long rows, long columns,
+                   double *out)
 {
     const json_t *const array = golden_array(place, parent, key);
     if (json_array_size(array) != (size_t)rows)

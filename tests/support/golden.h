@@ -35,7 +35,8 @@ bool golden_bool(const golden_place *place, const json_t *parent, const char *ke
 /* `count` numbers into out. */
 void golden_vector(const golden_place *place, const json_t *parent, const char *key, long count, double *out);
 /* rows x columns numbers, row by row. */
-void golden_matrix(const golden_place *place, const json_t *parent, const char *key, long rows, long columns, double *out);
+void golden_matrix(const golden_place *place, const json_t *parent, const char *key, long rows, long columns,
+                   double *out);
 
 typedef struct golden_count {
     long passed, failed, skipped;
