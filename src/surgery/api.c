@@ -6,6 +6,7 @@
 #include "optim/step.h"
 #include "surgery/surgery.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -71,6 +72,30 @@ static sut_status check_arrays(sut_context *ctx, const void *const *grads, int m
     return SUT_OK;
 }
 
+/*
+ * No entry of a, nor a partial sum of one, may overflow: |a_j| <= sum |w_i| max_k |g_ik|. Norms bound the maxima, so that the
+ * pass for these is needed only near the end of the range.
+ */
+static sut_status check_range_of_direction(sut_context *ctx, const sut_layout *layout, const sut_rows *rows,
+                                           const sut_gram *gram, const double *weights)
+{
+    const sut_dtype dtype = layout->dtype[0];
+    const double limit = dtype == SUT_DTYPE_F32 ? FLT_MAX : DBL_MAX;
+    double largest[SUT_MAX_LOSSES], reach = 0.0;
+    for (int i = 0; i < rows->m; ++i)
+        reach += fabs(weights[i]) * ldexp(sqrt(gram->K[(size_t)i * (size_t)(rows->m + 1)]), gram->exponent);
+    if (reach < limit)
+        return SUT_OK;
+    ctx->ops->row_max(ctx, layout, rows, largest);
+    reach = 0.0;
+    for (int i = 0; i < rows->m; ++i)
+        reach += fabs(weights[i]) * largest[i];
+    if (reach < limit)
+        return SUT_OK;
+    SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "surgery: the direction could overflow %s; its entries may reach %g",
+             sut_dtype_name(dtype), reach);
+}
+
 sut_status sut_surgery_direction(sut_context *ctx, const sut_surgery_config *config, const void *const *grads, int m,
                                  int64_t n, sut_dtype dtype, const double *losses, uint64_t counter, void *out,
                                  sut_surgery_report *report)
@@ -97,6 +122,8 @@ sut_status sut_surgery_direction(sut_context *ctx, const sut_surgery_config *con
     const sut_surgery_input in = {gram.K, m, gram.exponent, losses, ctx->seed, counter, &complete, memory + mm};
     if (status == SUT_OK)
         status = sut_surgery_solve(ctx, &in, &weights);
+    if (status == SUT_OK && out)
+        status = check_range_of_direction(ctx, layout, &rows, &gram, weights.weights);
     if (status == SUT_OK) {
         if (out)
             ctx->ops->combine(ctx, layout, &rows, weights.weights, out);

@@ -272,9 +272,11 @@ static sut_status find_multipliers(projection *q, const double *target, candidat
     q->rounds += rounds;
     measure_unrounded(q, c);
     const bool benign = sut_nnqp_condition(q->sums.K, q->m, c->lambda, q->work) <= 1e6;
+    bool resolved = false;
     for (int step = 0; step < 2; ++step) {
         bool violated;
         const double worst = residual(q, c, target, &violated);
+        violated = violated && !resolved; /* once: a row that depends on the set to 1e-8 stays outside for good */
         if (!violated && (benign || worst <= 4.0 * SUT_EPS))
             break;
         for (int i = 0; i < q->m; ++i)
@@ -288,6 +290,7 @@ static sut_status find_multipliers(projection *q, const double *target, candidat
                 SUT_FAIL(q->ctx, SUT_ERROR_INTERNAL,
                          "cone: the active-set solver reached its limit of rounds for m = %d", q->m);
             q->rounds += more;
+            resolved = true;
         }
         ++q->refinements;
         measure_unrounded(q, c);
