@@ -128,7 +128,7 @@ static bool create_threads(pinn_batch *b)
 }
 
 pinn_batch *pinn_batch_create(pinn_pool *pool, const net_kernels *kernels, const net_shape *shape,
-                              const pinn_problem *problem, const pinn_loss *losses, int n_losses)
+                              const pinn_problem *problem, const pinn_loss *losses, int n_losses, int interior)
 {
     pinn_batch *b = calloc(1, sizeof *b);
     if (!b)
@@ -145,10 +145,11 @@ pinn_batch *pinn_batch_create(pinn_pool *pool, const net_kernels *kernels, const
     b->packed = aligned_alloc(NET_LINE, (kernels->packed_size(shape) + NET_LINE - 1) / NET_LINE * NET_LINE);
     bool ok = b->packed != NULL;
     for (int k = 0; k < problem->n_terms; k++) {
-        b->terms[k].n_points = problem->terms[k].n_points;
+        const bool other = k == 0 && interior > 0;
+        b->terms[k].n_points = other ? interior : problem->terms[k].n_points;
         for (int i = 0; i < problem->terms[k].n_axes; i++) {
             pinn_axis *const axis = &b->terms[k].axes[i];
-            axis->n = problem->terms[k].axes[i];
+            axis->n = other ? interior : problem->terms[k].axes[i]; /* of interior points: one stratum each */
             axis->permutation = malloc((size_t)axis->n * sizeof *axis->permutation);
             ok &= axis->permutation != NULL;
         }

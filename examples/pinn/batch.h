@@ -12,11 +12,11 @@
 typedef struct pinn_batch pinn_batch;
 
 /*
- * `shape` is the network's (that of the problem, or a smaller one in tests). Everything is borrowed for the batch's life.
- * NULL: out of memory.
+ * `shape` is the network's (that of the problem, or a smaller one in tests), `interior` the number of interior points,
+ * 0 for the published one. Everything is borrowed for the batch's life. NULL: out of memory.
  */
 pinn_batch *pinn_batch_create(pinn_pool *pool, const net_kernels *kernels, const net_shape *shape,
-                              const pinn_problem *problem, const pinn_loss *losses, int n_losses);
+                              const pinn_problem *problem, const pinn_loss *losses, int n_losses, int interior);
 void pinn_batch_destroy(pinn_batch *batch);
 
 /* Use these points for a term instead of drawing them: x[input * n_points + k], borrowed. False: out of memory. */

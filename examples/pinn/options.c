@@ -74,9 +74,10 @@ static const row table[] = {
     {"losses", "2|3", "2: interior, boundary with initial; 3: each by itself", INTEGER, AT(losses), true, true, NULL, 2,
      3, 2},
     {"dtype", "f32|f64", "type of network and optimizer", CHOICE, AT(dtype), true, true, dtype_name, 0, 0, NET_F32},
-    {"preset", "quick|paper", "number of steps: a minute's, or the published (default)", CHOICE, AT(preset), false,
-     false, preset_name, 0, 0, PINN_PRESET_PAPER},
+    {"preset", "quick|paper", "steps, points and rates: a minute's, or the published ones (default)", CHOICE,
+     AT(preset), false, false, preset_name, 0, 0, PINN_PRESET_PAPER},
     {"steps", "N", "number of steps", INTEGER, AT(steps), true, false, NULL, 1, 1e12, NAN},
+    {"points", "N", "interior points of a step", INTEGER, AT(points), true, false, NULL, 1, 1e7, NAN},
     {"seed", "S", "of points and initial parameters", INTEGER, AT(seed), true, true, NULL, 0, MANY, 0},
     {"lr", "X", "learning rate at the start", REAL, AT(lr), true, false, NULL, 0, DBL_MAX, NAN},
     {"final-lr", "X", "learning rate at the end", REAL, AT(final_lr), true, false, NULL, 0, DBL_MAX, NAN},
@@ -303,13 +304,17 @@ static int complete(pinn_options *o)
                 p->name);
         return PINN_EXIT_USAGE;
     }
+    const bool quick = o->preset == PINN_PRESET_QUICK;
     const int split = (int)o->losses - 2;
+    const double lr = quick ? p->quick.lr : p->lr[split], final_lr = quick ? p->quick.final_lr : p->final_lr[split];
     if (o->steps < 0)
-        o->steps = o->preset == PINN_PRESET_QUICK ? p->quick_steps : p->steps;
+        o->steps = quick ? p->quick.steps : p->steps;
+    if (o->points < 0)
+        o->points = quick ? p->quick.points : p->terms[0].n_points;
     if (isnan(o->lr))
-        o->lr = p->lr[split];
+        o->lr = lr;
     if (isnan(o->final_lr))
-        o->final_lr = is_given(o, "lr") ? o->lr * (p->final_lr[split] / p->lr[split]) : p->final_lr[split];
+        o->final_lr = is_given(o, "lr") ? o->lr * (final_lr / lr) : final_lr;
     if (isnan(o->rho_m))
         o->rho_m = p->rho_m;
     if (isnan(o->rho_v))
@@ -471,7 +476,7 @@ int pinn_options_continue(pinn_options *o, json_t *configuration)
         return PINN_EXIT_USAGE;
     }
     if (is_given(o, "preset") && !is_given(o, "steps")) {
-        o->steps = o->preset == PINN_PRESET_QUICK ? o->problem->quick_steps : o->problem->steps;
+        o->steps = o->preset == PINN_PRESET_QUICK ? o->problem->quick.steps : o->problem->steps;
         o->given[row_of("steps")] = true;
     }
     for (int i = 0; i < N_ROWS; i++) {

@@ -33,7 +33,7 @@ typedef struct pinn_options {
 
     /* Choices: the enums of the library, and net_real. */
     int optimizer, surgery, align, metric, schedule, dtype, preset, backend, isa;
-    int64_t losses, steps, warmup, seed;
+    int64_t losses, steps, points, warmup, seed;
     double lr, final_lr, rho_m, rho_v, conflict_tol;
     bool fixed_points;
     pinn_setting settings[PINN_MAX_SETTINGS];

@@ -57,8 +57,13 @@ typedef struct pinn_problem {
     bool pooled; /* boundary_initial is one mean over both sets; else the sum of both losses */
 
     /* Published settings; rates for 2 and for 3 losses. */
-    int64_t steps, quick_steps;
+    int64_t steps;
     double lr[2], final_lr[2];
+    /* The preset quick: fewer steps, on fewer interior points each, at another rate. */
+    struct {
+        int64_t steps, points;
+        double lr, final_lr;
+    } quick;
     double rho_m, rho_v;
 
     /* The evaluation set, a grid: `grid` points per input, the first input varying slowest. */

@@ -163,7 +163,8 @@ int pinn_run_create(pinn_run *run)
     const int error = create_optimizer(run);
     if (error)
         return error;
-    run->batch = pinn_batch_create(run->pool, run->kernels, &run->shape, run->problem, run->losses, run->n_losses);
+    run->batch = pinn_batch_create(run->pool, run->kernels, &run->shape, run->problem, run->losses, run->n_losses,
+                                   (int)o->points);
     run->evaluation = pinn_evaluation_create(run->pool, run->kernels, &run->shape, run->problem);
     if (!run->batch || !run->evaluation)
         return pinn_error(PINN_EXIT_FAILURE, "out of memory");

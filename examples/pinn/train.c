@@ -50,12 +50,12 @@ static void print_header(const pinn_run *run)
 {
     const pinn_options *const o = run->options;
     fprintf(run->log,
-            "%s: %s\n%s, surgery %s, alignment %s, %d losses, %s, seed %" PRId64 ", %" PRId64
-            " steps; %d threads, %s kernels\n",
+            "%s: %s\n%s, surgery %s, alignment %s, %d losses, %s, seed %" PRId64 ", %" PRId64 " steps of %" PRId64
+            " interior points; %d threads, %s kernels\n",
             run->problem->name, run->problem->title, sut_optimizer_method_name((sut_optimizer_method)o->optimizer),
             sut_surgery_method_name((sut_surgery_method)o->surgery), o->align == SUT_ALIGN_GUA ? "gua" : "none",
-            run->n_losses, o->dtype == NET_F32 ? "f32" : "f64", o->seed, o->steps, pinn_pool_threads(run->pool),
-            run->kernels->isa);
+            run->n_losses, o->dtype == NET_F32 ? "f32" : "f64", o->seed, o->steps, o->points,
+            pinn_pool_threads(run->pool), run->kernels->isa);
     if (run->steps)
         fprintf(run->log, "going on after step %" PRId64 " of %s\n", run->steps, o->resume);
     pinn_warn_about_blas(run->log);

@@ -283,7 +283,7 @@ static void check_split(const network_case *c, int n_losses)
     if (!pinn_problem_split(c->problem, n_losses, losses))
         return;
     pinn_pool *pool = pinn_pool_create(2);
-    pinn_batch *batch = pool ? pinn_batch_create(pool, c->kernels, &c->shape, c->problem, losses, n_losses) : NULL;
+    pinn_batch *batch = pool ? pinn_batch_create(pool, c->kernels, &c->shape, c->problem, losses, n_losses, 0) : NULL;
     if (!batch)
         malformed("out of memory");
     for (int t = 0; t < c->problem->n_terms; t++)
