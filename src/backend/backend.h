@@ -84,10 +84,15 @@ typedef struct sut_backend_ops {
 const sut_backend_ops *sut_backend_cpu(sut_isa isa);
 sut_isa sut_backend_cpu_best_isa(void);
 
+/* Up to here the caller's thread works alone: waking a pool costs more than it brings. */
+#define SUT_SERIAL_ELEMENTS 30000
+
 /* Number of slices for a layout, and the first chunk of slice s (s = n_slices gives n_chunks). */
-static inline int sut_n_slices(int64_t n_chunks)
+static inline int sut_n_slices(const sut_layout *layout)
 {
-    return n_chunks < SUT_MAX_SLICES ? (int)n_chunks : SUT_MAX_SLICES;
+    if (layout->n_elements <= SUT_SERIAL_ELEMENTS)
+        return 1;
+    return layout->n_chunks < SUT_MAX_SLICES ? (int)layout->n_chunks : SUT_MAX_SLICES;
 }
 static inline int64_t sut_slice_begin(int64_t n_chunks, int n_slices, int s)
 {

@@ -42,21 +42,7 @@ static inline double sut_fold(const double *lanes)
     return t[0];
 }
 
-/* Add one vector of sums to its double lanes. */
-static inline __attribute__((always_inline)) void sut_flush_float(sut_vector_float sum, double *lanes)
-{
-    sut_half_vector half[2];
-    memcpy(half, &sum, sizeof sum);
-    for (int h = 0; h < 2; ++h)
-        *(sut_vector_double *)(lanes + h * (SUT_VECTOR / 8)) += __builtin_convertvector(half[h], sut_vector_double);
-}
-
-static inline __attribute__((always_inline)) void sut_flush_double(sut_vector_double sum, double *lanes)
-{
-    *(sut_vector_double *)lanes = sum;
-}
-
-/* Where a block's sums begin: f32 at 0, f64 at what the lanes hold already. */
+/* Where the sums of a block begin: f32 at 0, f64 at what the lanes hold already. */
 static inline __attribute__((always_inline)) sut_vector_float sut_start_float(const double *lanes)
 {
     (void)lanes;
@@ -68,48 +54,75 @@ static inline __attribute__((always_inline)) sut_vector_double sut_start_double(
     return *(const sut_vector_double *)lanes;
 }
 
-/*
- * A tile: rows x[0..NX) against y[0..NY); lanes[i * NY + j] belongs to x_i . y_j. The few elements past the last full 16
- * are added lane by lane.
- */
+/* And where they end: f32 sums are added to the double lanes. */
+static inline __attribute__((always_inline)) void sut_end_float(const float *sums, double *lanes)
+{
+    for (int l = 0; l < SUT_LANES; l += SUT_VECTOR / 8)
+        *(sut_vector_double *)(lanes + l) +=
+            __builtin_convertvector(*(const sut_half_vector *)(sums + l), sut_vector_double);
+}
+
+static inline __attribute__((always_inline)) void sut_end_double(const double *sums, double *lanes)
+{
+    memcpy(lanes, sums, SUT_LANES * sizeof *lanes);
+}
+
+/* Keep a loaded vector in a register: GCC would load it again for each product, and loads are what limits a tile. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SUT_HOLD(x) __asm__("" : "+x"(x))
+#else
+#define SUT_HOLD(x) ((void)0)
+#endif
+
+/* The frame of a loop with S sums over n elements: BODY(k) adds vectors, TAIL(l, k) single elements to sum lane l. */
+#define SUT_SUMS(real, S, BODY, TAIL)                                                                               \
+    enum { W = SUT_VECTOR / (int)sizeof(real) };                                                                    \
+    const int64_t full = n - n % SUT_LANES;                                                                         \
+    const int rest = (int)(n - full);                                                                               \
+    real part[S][SUT_LANES] __attribute__((aligned(64)));                                                           \
+    for (int v = 0; v < SUT_LANES; v += W) {                                                                        \
+        sut_vector_##real sum[S];                                                                                   \
+        _Pragma("GCC unroll 16") for (int s = 0; s < (S); ++s) sum[s] = sut_start_##real(lanes[s] + v);             \
+        for (int64_t k = v; k < full; k += SUT_LANES) {                                                             \
+            BODY                                                                                                    \
+        }                                                                                                           \
+        _Pragma("GCC unroll 16") for (int s = 0; s < (S); ++s) *(sut_vector_##real *)(part[s] + v) = sum[s];        \
+    }                                                                                                               \
+    for (int l = 0; l < rest; ++l) {                                                                                \
+        const int64_t k = full + l;                                                                                 \
+        TAIL                                                                                                        \
+    }                                                                                                               \
+    for (int s = 0; s < (S); ++s)                                                                                   \
+        sut_end_##real(part[s], lanes[s]);
+
+/* A tile: rows x[0..NX) against y[0..NY); lanes[i * NY + j] belongs to x_i . y_j. */
+#define SUT_TILE_BODY(real, NX, NY)                                                                                 \
+    sut_vector_##real a[NX];                                                                                        \
+    _Pragma("GCC unroll 4") for (int i = 0; i < NX; ++i)                                                            \
+    {                                                                                                               \
+        a[i] = *(const sut_vector_##real *)(x[i] + k);                                                              \
+        SUT_HOLD(a[i]);                                                                                             \
+    }                                                                                                               \
+    _Pragma("GCC unroll 4") for (int j = 0; j < NY; ++j)                                                            \
+    {                                                                                                               \
+        sut_vector_##real b = *(const sut_vector_##real *)(y[j] + k);                                               \
+        SUT_HOLD(b);                                                                                                \
+        _Pragma("GCC unroll 4") for (int i = 0; i < NX; ++i) sum[i * NY + j] += a[i] * b;                           \
+    }
+#define SUT_TILE_TAIL(NX, NY)                                                                                       \
+    for (int i = 0; i < NX; ++i)                                                                                    \
+        for (int j = 0; j < NY; ++j)                                                                                \
+            part[i * NY + j][l] += x[i][k] * y[j][k];
+
 #define SUT_TILE(real, NX, NY)                                                                                      \
     static void sut_tile_##NX##_##NY##_##real(const real *const *x, const real *const *y, int64_t n,                \
                                               double *const *lanes)                                                 \
     {                                                                                                               \
-        enum { W = SUT_VECTOR / (int)sizeof(real) };                                                                \
-        const int64_t full = n - n % SUT_LANES;                                                                     \
-        const int rest = (int)(n - full);                                                                           \
-        for (int v = 0; v < SUT_LANES; v += W) {                                                                    \
-            sut_vector_##real sum[NX][NY];                                                                          \
-            for (int i = 0; i < NX; ++i)                                                                            \
-                for (int j = 0; j < NY; ++j)                                                                        \
-                    sum[i][j] = sut_start_##real(lanes[i * NY + j] + v);                                            \
-            for (int64_t k = v; k < full; k += SUT_LANES) {                                                         \
-                sut_vector_##real a[NX];                                                                            \
-                _Pragma("GCC unroll 4") for (int i = 0; i < NX; ++i) a[i] = *(const sut_vector_##real *)(x[i] + k); \
-                _Pragma("GCC unroll 4") for (int j = 0; j < NY; ++j)                                                \
-                {                                                                                                   \
-                    const sut_vector_##real b = *(const sut_vector_##real *)(y[j] + k);                             \
-                    _Pragma("GCC unroll 4") for (int i = 0; i < NX; ++i) sum[i][j] += a[i] * b;                     \
-                }                                                                                                   \
-            }                                                                                                       \
-            if (rest > v)                                                                                           \
-                for (int i = 0; i < NX; ++i)                                                                        \
-                    for (int j = 0; j < NY; ++j) {                                                                  \
-                        real part[W] __attribute__((aligned(64)));                                                  \
-                        *(sut_vector_##real *)part = sum[i][j];                                                     \
-                        for (int l = 0; l < W && v + l < rest; ++l)                                                 \
-                            part[l] += x[i][full + v + l] * y[j][full + v + l];                                     \
-                        sum[i][j] = *(const sut_vector_##real *)part;                                               \
-                    }                                                                                               \
-            for (int i = 0; i < NX; ++i)                                                                            \
-                for (int j = 0; j < NY; ++j)                                                                        \
-                    sut_flush_##real(sum[i][j], lanes[i * NY + j] + v);                                             \
-        }                                                                                                           \
+        SUT_SUMS(real, NX *NY, SUT_TILE_BODY(real, NX, NY), SUT_TILE_TAIL(NX, NY))                                  \
     }
 
 /* x against `rows` arrays y, sums in consecutive lanes. */
-#define SUT_ONE_AGAINST(real)                                                                                       \
+#define SUT_DOT_PRODUCTS(real)                                                                                       \
     SUT_TILE(real, 1, 1)                                                                                            \
     SUT_TILE(real, 1, 2)                                                                                            \
     SUT_TILE(real, 1, 4)                                                                                            \
@@ -160,159 +173,102 @@ static inline __attribute__((always_inline)) sut_vector_double sut_start_double(
         }                                                                                                           \
     }
 
-SUT_ONE_AGAINST(float)
-SUT_ONE_AGAINST(double)
+SUT_DOT_PRODUCTS(float)
+SUT_DOT_PRODUCTS(double)
 
 /* G G^T of few rows, in the lanes of its packed triangle. */
+#define SUT_GRAM_BODY(real, M)                                                                                      \
+    sut_vector_##real x[M];                                                                                         \
+    _Pragma("GCC unroll 4") for (int i = 0; i < M; ++i)                                                             \
+    {                                                                                                               \
+        x[i] = *(const sut_vector_##real *)(g[i] + k);                                                              \
+        SUT_HOLD(x[i]);                                                                                             \
+        _Pragma("GCC unroll 4") for (int j = 0; j <= i; ++j) sum[i * (i + 1) / 2 + j] += x[i] * x[j];               \
+    }
+#define SUT_GRAM_TAIL(M)                                                                                            \
+    for (int i = 0; i < M; ++i)                                                                                     \
+        for (int j = 0; j <= i; ++j)                                                                                \
+            part[i * (i + 1) / 2 + j][l] += g[i][k] * g[j][k];
+
 #define SUT_GRAM(real, M)                                                                                           \
     static void sut_gram_##M##_##real(const real *const *g, int64_t n, double (*lanes)[SUT_LANES])                  \
     {                                                                                                               \
-        enum { W = SUT_VECTOR / (int)sizeof(real), S = M * (M + 1) / 2 };                                           \
-        const int64_t full = n - n % SUT_LANES;                                                                     \
-        const int rest = (int)(n - full);                                                                           \
-        for (int v = 0; v < SUT_LANES; v += W) {                                                                    \
-            sut_vector_##real sum[S];                                                                               \
-            for (int s = 0; s < S; ++s)                                                                             \
-                sum[s] = sut_start_##real(lanes[s] + v);                                                            \
-            for (int64_t k = v; k < full; k += SUT_LANES) {                                                         \
-                sut_vector_##real x[M];                                                                             \
-                _Pragma("GCC unroll 4") for (int i = 0; i < M; ++i)                                                 \
-                {                                                                                                   \
-                    x[i] = *(const sut_vector_##real *)(g[i] + k);                                                  \
-                    _Pragma("GCC unroll 4") for (int j = 0; j <= i; ++j) sum[i * (i + 1) / 2 + j] += x[i] * x[j];   \
-                }                                                                                                   \
-            }                                                                                                       \
-            if (rest > v)                                                                                           \
-                for (int i = 0; i < M; ++i)                                                                         \
-                    for (int j = 0; j <= i; ++j) {                                                                  \
-                        real part[W] __attribute__((aligned(64)));                                                  \
-                        *(sut_vector_##real *)part = sum[i * (i + 1) / 2 + j];                                      \
-                        for (int l = 0; l < W && v + l < rest; ++l)                                                 \
-                            part[l] += g[i][full + v + l] * g[j][full + v + l];                                     \
-                        sum[i * (i + 1) / 2 + j] = *(const sut_vector_##real *)part;                                \
-                    }                                                                                               \
-            for (int s = 0; s < S; ++s)                                                                             \
-                sut_flush_##real(sum[s], lanes[s] + v);                                                             \
-        }                                                                                                           \
+        SUT_SUMS(real, M *(M + 1) / 2, SUT_GRAM_BODY(real, M), SUT_GRAM_TAIL(M))                                    \
     }
-
-SUT_GRAM(float, 2)
-SUT_GRAM(float, 3)
-SUT_GRAM(double, 2)
-SUT_GRAM(double, 3)
 
 /* `value` where the comparison holds, else 0. */
 #define SUT_WHERE(real, comparison, value) ((sut_vector_##real)((sut_mask_##real)(value) & (sut_mask_##real)(comparison)))
 
 /*
- * Everything that a proposal of few losses is asked for, in one loop: with w = 1/D (times the ratio of rates)
- * u.u, u.(D u), u.g_i, g_i.(w g_j). `lanes`: uu, uMu, then b and the packed triangle.
+ * Everything that a proposal of few losses is asked for, in one loop: u.u, u.(D u), u.g_i, g_i.(1/D g_j). u = 0 has no share in u.(D u) even where D is Inf. `lanes`: uu, uMu, then b and the packed triangle.
  */
-#define SUT_PROPOSAL_SUMS(real, M)                                                                                  \
-    static void sut_proposal_sums_##M##_##real(const real *u, const real *d, const real *const *g, int64_t n,       \
-                                               double *const *lanes)                                                \
+#define SUT_PROPOSAL_BODY(real, M)                                                                                  \
+    const sut_vector_##real uk = *(const sut_vector_##real *)(u + k);                                               \
+    const sut_vector_##real dk = *(const sut_vector_##real *)(d + k);                                               \
+    const sut_vector_##real w = *(const sut_vector_##real *)(inverse + k);                                          \
+    sum[0] += uk * uk;                                                                                              \
+    sum[1] += uk * SUT_WHERE(real, uk != 0, uk * dk);                                                               \
+    sut_vector_##real gk[M];                                                                                        \
+    _Pragma("GCC unroll 4") for (int i = 0; i < M; ++i)                                                             \
     {                                                                                                               \
-        enum { W = SUT_VECTOR / (int)sizeof(real), S = 2 + M + M * (M + 1) / 2 };                                   \
-        const int64_t full = n - n % SUT_LANES;                                                                     \
-        const int rest = (int)(n - full);                                                                           \
-        for (int v = 0; v < SUT_LANES; v += W) {                                                                    \
-            sut_vector_##real sum[S];                                                                               \
-            for (int s = 0; s < S; ++s)                                                                             \
-                sum[s] = sut_start_##real(lanes[s] + v);                                                            \
-            for (int64_t k = v; k < full; k += SUT_LANES) {                                                         \
-                const sut_vector_##real uk = *(const sut_vector_##real *)(u + k);                                   \
-                const sut_vector_##real dk = *(const sut_vector_##real *)(d + k);                                   \
-                /* D = 0: 1/M = 0. u = 0 has no share in u.(D u) even where D is Inf. */                            \
-                const sut_vector_##real w = SUT_WHERE(real, dk > 0, 1 / dk);                                        \
-                sum[0] += uk * uk;                                                                                  \
-                sum[1] += uk * SUT_WHERE(real, uk != 0, uk * dk);                                                   \
-                sut_vector_##real gk[M];                                                                            \
-                _Pragma("GCC unroll 4") for (int i = 0; i < M; ++i)                                                 \
-                {                                                                                                   \
-                    gk[i] = *(const sut_vector_##real *)(g[i] + k);                                                 \
-                    sum[2 + i] += uk * gk[i];                                                                       \
-                    const sut_vector_##real x = gk[i] * w;                                                          \
-                    _Pragma("GCC unroll 4") for (int j = 0; j <= i; ++j) sum[2 + M + i * (i + 1) / 2 + j] +=        \
-                        x * gk[j];                                                                                  \
-                }                                                                                                   \
-            }                                                                                                       \
-            if (rest > v) {                                                                                         \
-                real part[S][W] __attribute__((aligned(64)));                                                       \
-                for (int s = 0; s < S; ++s)                                                                         \
-                    *(sut_vector_##real *)part[s] = sum[s];                                                         \
-                for (int l = 0; l < W && v + l < rest; ++l) {                                                       \
-                    const int64_t k = full + v + l;                                                                 \
-                    const real w = d[k] > 0 ? 1 / d[k] : 0;                                                         \
-                    part[0][l] += u[k] * u[k];                                                                      \
-                    part[1][l] += u[k] != 0 ? u[k] * (u[k] * d[k]) : 0;                                             \
-                    for (int i = 0; i < M; ++i) {                                                                   \
-                        part[2 + i][l] += u[k] * g[i][k];                                                           \
-                        const real x = g[i][k] * w;                                                                 \
-                        for (int j = 0; j <= i; ++j)                                                                \
-                            part[2 + M + i * (i + 1) / 2 + j][l] += x * g[j][k];                                    \
-                    }                                                                                               \
-                }                                                                                                   \
-                for (int s = 0; s < S; ++s)                                                                         \
-                    sum[s] = *(const sut_vector_##real *)part[s];                                                   \
-            }                                                                                                       \
-            for (int s = 0; s < S; ++s)                                                                             \
-                sut_flush_##real(sum[s], lanes[s] + v);                                                             \
-        }                                                                                                           \
+        gk[i] = *(const sut_vector_##real *)(g[i] + k);                                                             \
+        SUT_HOLD(gk[i]);                                                                                            \
+        sum[2 + i] += uk * gk[i];                                                                                   \
+        const sut_vector_##real x = gk[i] * w;                                                                      \
+        _Pragma("GCC unroll 4") for (int j = 0; j <= i; ++j) sum[2 + M + i * (i + 1) / 2 + j] += x * gk[j];         \
+    }
+#define SUT_PROPOSAL_TAIL(real, M)                                                                                  \
+    part[0][l] += u[k] * u[k];                                                                                      \
+    part[1][l] += u[k] != 0 ? u[k] * (u[k] * d[k]) : 0;                                                             \
+    for (int i = 0; i < M; ++i) {                                                                                   \
+        part[2 + i][l] += u[k] * g[i][k];                                                                           \
+        const real x = g[i][k] * inverse[k];                                                                                 \
+        for (int j = 0; j <= i; ++j)                                                                                \
+            part[2 + M + i * (i + 1) / 2 + j][l] += x * g[j][k];                                                    \
     }
 
-SUT_PROPOSAL_SUMS(float, 2)
-SUT_PROPOSAL_SUMS(float, 3)
-SUT_PROPOSAL_SUMS(double, 2)
-SUT_PROPOSAL_SUMS(double, 3)
+#define SUT_PROPOSAL_SUMS(real, M)                                                                                  \
+    static void sut_proposal_sums_##M##_##real(const real *u, const real *d, const real *inverse,                    \
+                                               const real *const *g, int64_t n, double *const *lanes)                                                \
+    {                                                                                                               \
+        SUT_SUMS(real, 2 + M + M *(M + 1) / 2, SUT_PROPOSAL_BODY(real, M), SUT_PROPOSAL_TAIL(real, M))              \
+    }
 
-/* The same for an update p beside its proposal u: p.p, p.u, |p - u|^2, p.g_i. */
+/* An update p beside its proposal u: p.p, p.u, |p - u|^2, p.g_i. */
+#define SUT_UPDATE_BODY(real, M)                                                                                    \
+    const sut_vector_##real uk = *(const sut_vector_##real *)(u + k);                                               \
+    const sut_vector_##real pk = *(const sut_vector_##real *)(p + k);                                               \
+    const sut_vector_##real difference = pk - uk;                                                                   \
+    sum[0] += pk * pk;                                                                                              \
+    sum[1] += pk * uk;                                                                                              \
+    sum[2] += difference * difference;                                                                              \
+    _Pragma("GCC unroll 4") for (int i = 0; i < M; ++i) sum[3 + i] += pk * *(const sut_vector_##real *)(g[i] + k);
+#define SUT_UPDATE_TAIL(real, M)                                                                                    \
+    const real difference = p[k] - u[k];                                                                            \
+    part[0][l] += p[k] * p[k];                                                                                      \
+    part[1][l] += p[k] * u[k];                                                                                      \
+    part[2][l] += difference * difference;                                                                          \
+    for (int i = 0; i < M; ++i)                                                                                     \
+        part[3 + i][l] += p[k] * g[i][k];
+
 #define SUT_UPDATE_SUMS(real, M)                                                                                    \
     static void sut_update_sums_##M##_##real(const real *u, const real *p, const real *const *g, int64_t n,         \
                                              double *const *lanes)                                                  \
     {                                                                                                               \
-        enum { W = SUT_VECTOR / (int)sizeof(real), S = 3 + M };                                                     \
-        const int64_t full = n - n % SUT_LANES;                                                                     \
-        const int rest = (int)(n - full);                                                                           \
-        for (int v = 0; v < SUT_LANES; v += W) {                                                                    \
-            sut_vector_##real sum[S];                                                                               \
-            for (int s = 0; s < S; ++s)                                                                             \
-                sum[s] = sut_start_##real(lanes[s] + v);                                                            \
-            for (int64_t k = v; k < full; k += SUT_LANES) {                                                         \
-                const sut_vector_##real uk = *(const sut_vector_##real *)(u + k);                                   \
-                const sut_vector_##real pk = *(const sut_vector_##real *)(p + k);                                   \
-                const sut_vector_##real difference = pk - uk;                                                       \
-                sum[0] += pk * pk;                                                                                  \
-                sum[1] += pk * uk;                                                                                  \
-                sum[2] += difference * difference;                                                                  \
-                _Pragma("GCC unroll 4") for (int i = 0; i < M; ++i) sum[3 + i] +=                                   \
-                    pk * *(const sut_vector_##real *)(g[i] + k);                                                    \
-            }                                                                                                       \
-            if (rest > v) {                                                                                         \
-                real part[S][W] __attribute__((aligned(64)));                                                       \
-                for (int s = 0; s < S; ++s)                                                                         \
-                    *(sut_vector_##real *)part[s] = sum[s];                                                         \
-                for (int l = 0; l < W && v + l < rest; ++l) {                                                       \
-                    const int64_t k = full + v + l;                                                                 \
-                    const real difference = p[k] - u[k];                                                            \
-                    part[0][l] += p[k] * p[k];                                                                      \
-                    part[1][l] += p[k] * u[k];                                                                      \
-                    part[2][l] += difference * difference;                                                          \
-                    for (int i = 0; i < M; ++i)                                                                     \
-                        part[3 + i][l] += p[k] * g[i][k];                                                           \
-                }                                                                                                   \
-                for (int s = 0; s < S; ++s)                                                                         \
-                    sum[s] = *(const sut_vector_##real *)part[s];                                                   \
-            }                                                                                                       \
-            for (int s = 0; s < S; ++s)                                                                             \
-                sut_flush_##real(sum[s], lanes[s] + v);                                                             \
-        }                                                                                                           \
+        (void)g;                                                                                                    \
+        SUT_SUMS(real, 3 + M, SUT_UPDATE_BODY(real, M), SUT_UPDATE_TAIL(real, M))                                   \
     }
 
-SUT_UPDATE_SUMS(float, 0)
-SUT_UPDATE_SUMS(float, 2)
-SUT_UPDATE_SUMS(float, 3)
-SUT_UPDATE_SUMS(double, 0)
-SUT_UPDATE_SUMS(double, 2)
-SUT_UPDATE_SUMS(double, 3)
+#define SUT_FEW_LOSSES(real)   \
+    SUT_GRAM(real, 2)          \
+    SUT_GRAM(real, 3)          \
+    SUT_PROPOSAL_SUMS(real, 2) \
+    SUT_PROPOSAL_SUMS(real, 3) \
+    SUT_UPDATE_SUMS(real, 0)   \
+    SUT_UPDATE_SUMS(real, 2)   \
+    SUT_UPDATE_SUMS(real, 3)
+
+SUT_FEW_LOSSES(float)
+SUT_FEW_LOSSES(double)
 
 #endif /* SUT_BACKEND_CPU_DOTS_H */

@@ -15,8 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Up to here the caller's thread works alone: waking a pool costs more than it brings. */
-#define SUT_SERIAL_ELEMENTS 30000
 /* Streams that do not fit the caches profit from software prefetch; those that do lose by it. */
 #define SUT_PREFETCH_ELEMENTS 500000
 
@@ -163,7 +161,7 @@ static void run_walk(walk *w, int n_sums, double *sums)
 {
     sut_context *const ctx = w->ctx;
     w->scratch = partition(ctx, w->rows->m, n_sums);
-    w->n_slices = sut_n_slices(w->layout->n_chunks);
+    w->n_slices = sut_n_slices(w->layout);
     w->prefetch = w->layout->n_elements >= SUT_PREFETCH_ELEMENTS;
     sut_pool_run(ctx->pool, w->n_slices, w->layout->n_elements > SUT_SERIAL_ELEMENTS, walk_slice, w);
     memset(sums, 0, (size_t)n_sums * sizeof *sums);

@@ -184,11 +184,11 @@ static const SUT_REAL *SUT_T(scaled)(const SUT_REAL *x, SUT_REAL factor, int64_t
 }
 
 /*
- * Sums of a proposal: u in, D in. Over groups of different rates u and 1/M are scaled by the ratio r: u r, M u unchanged.
+ * Sums of a proposal: u, D and 1/D in. Over groups of different rates u and 1/M are scaled by the ratio r: u r, M u unchanged.
  * The rows go through a block of scratch for w g_i, of which there are m.
  */
 static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *d,
-                                 const SUT_REAL *const *g, int64_t n)
+                                 const SUT_REAL *inverse, const SUT_REAL *const *g, int64_t n)
 {
     const sut_step_pass *const pass = c->pass;
     const int m = pass->rows.m;
@@ -210,9 +210,9 @@ static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const
         for (int k = 0; k < m + m * (m + 1) / 2; ++k)
             to[2 + k] = c->lanes[SUT_SUM_ROWS + k];
         if (m == 2)
-            SUT_T(proposal_sums_2)(u, d, g, n, to);
+            SUT_T(proposal_sums_2)(u, d, inverse, g, n, to);
         else
-            SUT_T(proposal_sums_3)(u, d, g, n, to);
+            SUT_T(proposal_sums_3)(u, d, inverse, g, n, to);
         return;
     }
     SUT_T(sum)(c, SUT_SUM_UU, v, v, n);
@@ -229,7 +229,7 @@ static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const
         for (int64_t k = 0; k < n; ++k) {
             const SUT_REAL Mu = u[k] * scale * d[k];
             x[k] = u[k] != 0 ? Mu : (SUT_REAL)0;
-            w[k] = SUT_T(quotient)(ratio, d[k]);
+            w[k] = ratio * inverse[k];
         }
     }
     SUT_T(sum)(c, SUT_SUM_UMU, v, x, n);
@@ -284,7 +284,7 @@ static inline void SUT_T(prefetch)(const void *base, int64_t offset, int64_t n, 
 static void SUT_T(fused_with_sums)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT_REAL *const *g, int64_t n)
 {
     c->kernels->propose(b);
-    SUT_T(proposal_sums)(c, b->u, b->d, g, n);
+    SUT_T(proposal_sums)(c, b->u, b->d, b->r, g, n);
     if (sut_rule_is_deferred(c->tensor->setting->rule)) {
         c->kernels->apply(b);
         return;
@@ -359,7 +359,7 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
     const bool moving = tensor->lr != 0;
     const bool writes = pass->kind != SUT_PASS_TERMS && pass->kind != SUT_PASS_MEASURE;
     const bool converted = c->own != SUT_OWN_DTYPE;
-    SUT_REAL a[SUT_BLOCK], u[SUT_BLOCK], d[SUT_BLOCK], p[SUT_BLOCK], theta[SUT_BLOCK];
+    SUT_REAL a[SUT_BLOCK], u[SUT_BLOCK], d[SUT_BLOCK], r[SUT_BLOCK], p[SUT_BLOCK], theta[SUT_BLOCK];
     SUT_REAL state[SUT_MAX_SLOTS][SUT_BLOCK];
     double sum[SUT_BLOCK];
     const SUT_REAL *g[SUT_MAX_LOSSES];
@@ -385,7 +385,7 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
 
         if (needs_rows)
             SUT_T(load_rows)(c, offset, n, g);
-        SUT_T(block) b = {.n = n, .constants = c->constants, .a = a, .u = u, .d = d, .p = p, .chi = sum};
+        SUT_T(block) b = {.n = n, .constants = c->constants, .a = a, .u = u, .d = d, .r = r, .p = p, .chi = sum};
         for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot) {
             if (!tensor->state[slot])
                 continue;
@@ -431,13 +431,9 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
         case SUT_PASS_TERMS:
             (pass->kind == SUT_PASS_PROPOSE ? kernels->propose : kernels->terms)(&b);
             if (pass->want_sums)
-                SUT_T(proposal_sums)(c, u, d, g, n);
+                SUT_T(proposal_sums)(c, u, d, r, g, n);
             SUT_T(output)(pass->u_out, c->tensor_index, c->own, offset, n, u);
-            if (pass->d_out && pass->d_out[c->tensor_index]) {
-                for (int64_t k = 0; k < n; ++k)
-                    p[k] = SUT_T(quotient)(1, d[k]);
-                SUT_T(output)(pass->d_out, c->tensor_index, c->own, offset, n, p);
-            }
+            SUT_T(output)(pass->inverse_out, c->tensor_index, c->own, offset, n, r);
             break;
         case SUT_PASS_APPLY:
         case SUT_PASS_MEASURE:

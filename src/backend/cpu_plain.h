@@ -179,7 +179,7 @@ static void run_plain(sut_context *ctx, plain_walk *w, plain_block block, int n_
     const int m = w->rows->m;
     w->n_lanes = SUT_SUM_ROWS + m + m * (m + 1) / 2;
     w->n_sums = n_sums;
-    w->n_slices = sut_n_slices(w->layout->n_chunks);
+    w->n_slices = sut_n_slices(w->layout);
     w->lanes = ctx->scratch;
     w->buffers = w->lanes + (size_t)ctx->n_threads * (size_t)w->n_lanes * SUT_LANES;
     w->sums = w->buffers + (size_t)ctx->n_threads * (size_t)m * SUT_BLOCK;

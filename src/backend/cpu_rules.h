@@ -3,11 +3,11 @@
  * the compiler turns into vectors. All of them take one block.
  *
  *   advance      state only                     (learning rate 0)
- *   propose      state, u, D                    (state not stored where the rule defers it)
- *   terms        u, D from the state as it is   (nothing stored)
+ *   propose      state, u, D, 1/D               (state not stored where the rule defers it)
+ *   terms        u, D, 1/D from the state       (nothing stored)
  *   fused        state, theta
  *   apply        theta from the state as it is  (a deferred state is stored now)
- *   apply_chi    p = base + (num + chi)/D, theta, state realigned or not; u and p for the sums
+ *   apply_chi    p = base + (num + chi) * (1/D), theta, state realigned or not; u and p for the sums
  *   apply_given  the same for a p that is given
  */
 #include "optim/rules/terms.h"
@@ -27,7 +27,7 @@ typedef struct SUT_T(block) {
     SUT_REAL *state[SUT_MAX_SLOTS];
     const SUT_REAL *a;
     SUT_REAL *theta;
-    SUT_REAL *u, *d, *p; /* SUT_BLOCK elements each; p is read by apply_given */
+    SUT_REAL *u, *d, *r, *p; /* SUT_BLOCK elements each: u, D, 1/D, p; p is read by apply_given */
     const double *chi;
 } SUT_T(block);
 
@@ -47,10 +47,11 @@ typedef struct SUT_T(kernels) {
     SUT_REAL *restrict const theta = b->theta;                                                                 \
     SUT_REAL *restrict const u = b->u;                                                                         \
     SUT_REAL *restrict const d = b->d;                                                                         \
+    SUT_REAL *restrict const r = b->r;                                                                         \
     SUT_REAL *restrict const pp = b->p;                                                                        \
     const double *restrict const chis = b->chi;                                                                \
     const int64_t n = b->n;                                                                                    \
-    (void)s0, (void)s1, (void)s2, (void)a, (void)theta, (void)u, (void)d, (void)pp, (void)chis;                \
+    (void)s0, (void)s1, (void)s2, (void)a, (void)theta, (void)u, (void)d, (void)r, (void)pp, (void)chis;                \
     _Pragma("GCC ivdep") for (int64_t k = 0; k < n; ++k)
 
 #define SUT_LOAD                                 \
@@ -78,7 +79,7 @@ typedef struct SUT_T(kernels) {
     if (F & SUT_RULE_DECOUPLED)                            \
         t.base += c.wd * theta[k];
 
-#define SUT_U (t.base + SUT_T(quotient)(t.num, t.D))
+#define SUT_U (t.base + t.num * SUT_T(inverse)(t.D))
 
 /* `G_LATER`: whether the terms need the gradient once the state is updated. */
 #define SUT_RULE_LOOPS(rule, tag, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                     \
@@ -98,6 +99,7 @@ typedef struct SUT_T(kernels) {
             SUT_TERMS(rule)                                                                                    \
             u[k] = SUT_U;                                                                                      \
             d[k] = t.D;                                                                                        \
+            r[k] = SUT_T(inverse)(t.D);                                                                        \
             if (!DEFERRED) {                                                                                   \
                 SUT_STORE                                                                                      \
             }                                                                                                  \
@@ -106,7 +108,7 @@ typedef struct SUT_T(kernels) {
     static void SUT_T(rule##_terms_##tag)(const SUT_T(block) *b)                                               \
     {                                                                                                          \
         enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
-        SUT_LOOP(rule) { SUT_LOAD SUT_TERMS(rule) u[k] = SUT_U; d[k] = t.D; }                                  \
+        SUT_LOOP(rule) { SUT_LOAD SUT_TERMS(rule) u[k] = SUT_U; d[k] = t.D; r[k] = SUT_T(inverse)(t.D); }                                  \
     }                                                                                                          \
     static void SUT_T(rule##_fused_##tag)(const SUT_T(block) *b)                                               \
     {                                                                                                          \
@@ -159,7 +161,7 @@ typedef struct SUT_T(kernels) {
             SUT_LOAD                                                                                           \
             SUT_TERMS(rule)                                                                                    \
             const SUT_REAL chi = (SUT_REAL)chis[k];                                                            \
-            const SUT_REAL p = t.base + SUT_T(quotient)((SUT_REAL)((double)t.num + chis[k]), t.D);             \
+            const SUT_REAL p = t.base + (SUT_REAL)((double)t.num + chis[k]) * SUT_T(inverse)(t.D);             \
             theta[k] = theta[k] - c.lr * p;                                                                    \
             pp[k] = p;                                                                                         \
             u[k] = SUT_U;                                                                                      \

@@ -269,7 +269,7 @@ static bool may_project(const sut_optimizer *opt)
     return aligned(opt) && opt->lr > 0;
 }
 
-static sut_status propose(sut_optimizer *opt, const void *const *grads, void *const *u_out, void *const *d_out,
+static sut_status propose(sut_optimizer *opt, const void *const *grads, void *const *u_out, void *const *inverse_out,
                           bool fused, bool want_sums)
 {
     prepare(opt);
@@ -279,7 +279,7 @@ static sut_status propose(sut_optimizer *opt, const void *const *grads, void *co
     pass.want_sums = want_sums || may_project(opt);
     pass.want_metric = may_project(opt) && !(euclidean && one_rate(opt));
     pass.u_out = u_out;
-    pass.d_out = d_out;
+    pass.inverse_out = inverse_out;
     opt->ctx->ops->step(opt->ctx, &pass);
     if (pass.want_sums)
         take_sums(opt, pass.want_metric);

@@ -78,7 +78,7 @@ typedef struct sut_step_pass {
     bool want_sums;   /* uu, uMu, G u (PROPOSE, TERMS, FUSED); pp, pu, dd, G p (APPLY, MEASURE) */
     bool want_metric; /* K = G M^-1 G^T too */
     bool prefetch;
-    void *const *u_out, *const *d_out, *const *p_out; /* n_tensors pointers or NULL; d_out receives 1/M */
+    void *const *u_out, *const *inverse_out, *const *p_out; /* n_tensors pointers or NULL; inverse_out receives 1/M */
     const void *const *p_in;
     double *sums; /* SUT_SUM_ROWS + m + m(m+1)/2 */
 } sut_step_pass;

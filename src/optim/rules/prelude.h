@@ -4,8 +4,8 @@
  * loops of backend/cpu_rules.h) and, for the GPU, by nvcc. Multiply-add contraction is off for both, so all of them agree
  * bit for bit.
  *
- * A rule's proposal has the form  u = base + num / D,  and its natural metric is D:  the aligned update is
- * p = base + (num + chi) / D  with  chi = M(p - u) = G^T lambda, so that alignment costs no division of its own.
+ * A rule's proposal has the form  u = base + num * (1/D),  and its natural metric is D:  the aligned update is
+ * p = base + (num + chi) * (1/D)  with  chi = M(p - u) = G^T lambda, so that alignment costs no division of its own.
  *
  *   RULE_update(c, f, s, g)            state after the gradient g
  *   RULE_terms(c, f, s, g)             num, D, base from that state (RULE_DEFERRED: from the state before it)

@@ -37,7 +37,7 @@ SUT_RULE void SUT_T(rmsprop_update)(const SUT_T(rmsprop) *c, int f, SUT_REAL *s,
     if (f & RMSPROP_CENTERED)
         s[2] = c->alpha * s[2] + c->one_alpha * g;
     if (f & RMSPROP_MOMENTUM)
-        s[1] = c->mu * s[1] + SUT_T(quotient)(g, SUT_T(rmsprop_D)(c, f, s));
+        s[1] = c->mu * s[1] + g * SUT_T(inverse)(SUT_T(rmsprop_D)(c, f, s));
 }
 
 SUT_RULE SUT_T(terms) SUT_T(rmsprop_terms)(const SUT_T(rmsprop) *c, int f, const SUT_REAL *s, SUT_REAL g)
@@ -55,7 +55,7 @@ SUT_RULE void SUT_T(rmsprop_realign)(const SUT_T(rmsprop) *c, int f, SUT_REAL *s
 {
     const SUT_REAL q = t.D * p * c->inverse_W;
     if (f & RMSPROP_MOMENTUM)
-        s[1] += c->rho_m * SUT_T(quotient)(chi, t.D);
+        s[1] += c->rho_m * (chi * SUT_T(inverse)(t.D));
     s[0] = SUT_T(positive)(c->keep_v * s[0] + c->pull_v * (q * q));
     if (f & RMSPROP_CENTERED)
         s[2] = c->keep_v * s[2] + c->pull_v * q;
