@@ -18,8 +18,12 @@ target_compile_options(suture_build INTERFACE $<$<C_COMPILER_ID:Clang,AppleClang
 target_compile_options(suture_build INTERFACE -ffp-contract=off)
 
 # The n-dimensional loops vectorise only if sqrt need not set errno and comparisons need not trap. -ffast-math is never
-# used: it would reorder sums and lose NaN. Debug builds keep their own optimization level.
-set(SUTURE_LOOP_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3> -fno-math-errno -fno-trapping-math)
+# used: it would reorder sums and lose NaN. Debug and sanitizer builds keep their own optimization level; the kernels would
+# take minutes to compile otherwise.
+set(SUTURE_LOOP_OPTIONS -fno-math-errno -fno-trapping-math)
+if(NOT SUTURE_SANITIZE)
+    list(PREPEND SUTURE_LOOP_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3>)
+endif()
 
 if(SUTURE_SANITIZE)
     add_compile_options(-fsanitize=${SUTURE_SANITIZE} -fno-omit-frame-pointer)
