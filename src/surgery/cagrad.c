@@ -189,7 +189,6 @@ sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_ou
             return SUT_ERROR_INTERNAL;
         if (norm2 <= low * low)
             return answer_stationary(problem, factor, out);
-        out->pareto = false;
     }
     if (!find_root(&p, low, sut_max2(sqrt(longest * longest + p.eps), low), w, &norm2))
         return SUT_ERROR_INTERNAL;

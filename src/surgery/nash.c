@@ -40,7 +40,7 @@ static void newton(const double *C, int m, double *y, double *H)
         before = delta < 0.25 ? delta : INFINITY;
         const double step = delta > 0.25 ? 1.0 / (1.0 + delta) : 1.0;
         for (int i = 0; i < m; ++i)
-            y[i] *= sut_max2(1.0 + step * z[i], 0.1);
+            y[i] *= 1.0 + step * z[i]; /* stays positive: |z_i| <= delta, since the Newton matrix is at least I */
     }
 }
 

@@ -12,8 +12,9 @@ _Static_assert(SUT_METHOD_WORK(1) + 2 * 1 + 1 <= SUT_SURGERY_WORK(1), "workspace
 _Static_assert(SUT_METHOD_WORK(64) + 2 * 64 * 64 + 64 <= SUT_SURGERY_WORK(64), "workspace");
 
 /*
- * The tolerance is the angle of about 4e-8 below which a Gram matrix cannot tell opposed rows from nearly opposed ones: the
- * same 4 m 2^-52 as in the closed forms. Noise left over would have a random sign against every loss.
+ * The tolerance, 16 m 2^-52, is that of the pivots of the active-set method: it belongs to angles of about 1e-7, below which
+ * a Gram matrix can hardly tell opposed rows from nearly opposed ones. Noise left over would have a random sign against
+ * every loss.
  */
 bool sut_surgery_vanishes(const double *K, int m, const double *w)
 {
@@ -24,7 +25,7 @@ bool sut_surgery_vanishes(const double *K, int m, const double *w)
             sum += x;
             size += fabs(x);
         }
-        if (fabs(sum) > 4.0 * m * SUT_EPS * size)
+        if (fabs(sum) > 16.0 * m * SUT_EPS * size)
             return false;
     }
     return true;

@@ -327,6 +327,9 @@ static void relations_between_methods(void **state)
         config.nash_max_norm = 0.7;
         test_direction(&config, G, m, n, a, NULL);
         assert_true(fabs(test_norm(a, n) - 0.7) <= 1e-10);
+        config.nash_max_norm = 50.0; /* a limit, not a length */
+        test_direction(&config, G, m, n, a, NULL);
+        assert_true(fabs(test_norm(a, n) - sqrt(m)) <= 1e-10);
 
         /* fixed with equal weights is the sum. */
         configure(&config, SUT_SURGERY_FIXED);
@@ -419,6 +422,51 @@ static void cagrad_is_optimal(void **state)
     }
 }
 
+/*
+ * The smoothed objective of the published code, by golden-section search over the two-loss simplex:
+ * w^T k + r sqrt(|g_w|^2 + eps), r = c sqrt(|g_0|^2 + eps) + eps, weights 1/m + r w / (|g_w| + eps).
+ */
+static double smoothed(const double *K, double c, double eps, double x, double *norm)
+{
+    const double w[2] = {x, 1.0 - x}, g0 = (K[0] + 2 * K[1] + K[3]) / 4;
+    const double along = w[0] * (K[0] + K[1]) / 2 + w[1] * (K[1] + K[3]) / 2;
+    const double square = w[0] * w[0] * K[0] + 2 * w[0] * w[1] * K[1] + w[1] * w[1] * K[3];
+    *norm = sqrt(square);
+    return along + (c * sqrt(g0 + eps) + eps) * sqrt(square + eps);
+}
+
+static void cagrad_with_eps_is_the_published_form(void **state)
+{
+    (void)state;
+    test_random r = {91};
+    for (int round = 0; round < 200; ++round) {
+        const double eps = pow(10.0, -4.0 * test_uniform(&r)), c = 0.2 + test_uniform(&r);
+        double G[2 * MAX_N], K[4], a[MAX_N], low = 0.0, high = 1.0, norm;
+        sut_surgery_config config;
+        sut_surgery_report report;
+        draw(&r, 2, 5, round % 2 ? 0.8 : 0.0, G);
+        test_gram(G, 2, 5, K);
+        for (int step = 0; step < 200; ++step) {
+            const double x = low + 0.381966 * (high - low), y = high - 0.381966 * (high - low);
+            if (smoothed(K, c, eps, x, &norm) < smoothed(K, c, eps, y, &norm))
+                high = y;
+            else
+                low = x;
+        }
+        const double w0 = 0.5 * (low + high);
+        (void)smoothed(K, c, eps, w0, &norm);
+        const double radius = c * sqrt((K[0] + 2 * K[1] + K[3]) / 4 + eps) + eps;
+        const double wanted[2] = {0.5 + radius * w0 / (norm + eps), 0.5 + radius * (1 - w0) / (norm + eps)};
+        configure(&config, SUT_SURGERY_CAGRAD);
+        config.cagrad_rescale = 0;
+        config.cagrad_c = c;
+        config.cagrad_eps = eps;
+        test_direction(&config, G, 2, 5, a, &report);
+        for (int i = 0; i < 2; ++i)
+            assert_true(fabs(report.weights[i] - wanted[i]) <= 1e-5 * wanted[i]);
+    }
+}
+
 /* Degenerate rows of every sort: no method fails, every number is finite, a zero answer is exactly zero. */
 static void degenerate_rows(void **state)
 {
@@ -465,6 +513,7 @@ int main(void)
         cmocka_unit_test(relations_between_methods),
         cmocka_unit_test(two_losses),
         cmocka_unit_test(cagrad_is_optimal),
+        cmocka_unit_test(cagrad_with_eps_is_the_published_form),
         cmocka_unit_test(degenerate_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

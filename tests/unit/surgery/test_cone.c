@@ -348,6 +348,41 @@ static void strict_is_given_up_without_an_interior(void **state)
     assert_true(report.primal <= 0x1p-23);
 }
 
+/* A wedge of width 1e-5 in f32: one rounding inwards would move p by 1e-2. */
+static void strict_is_given_up_in_a_narrow_wedge(void **state)
+{
+    (void)state;
+    test_random r = {62};
+    int given_up = 0;
+    for (int round = 0; round < 50; ++round) {
+        float rows[2][12], u[12], plain[12], strict[12];
+        const void *const pointers[2] = {rows[0], rows[1]};
+        sut_cone_config config;
+        sut_cone_report report;
+        for (int k = 0; k < 12; ++k) {
+            rows[0][k] = (float)test_normal(&r);
+            rows[1][k] = (float)(-rows[0][k] + 1e-5 * test_normal(&r));
+            u[k] = (float)(test_normal(&r) - 3e5 * (rows[0][k] + rows[1][k]));
+        }
+        sut_cone_config_init(&config);
+        sut_cone_report_init(&report);
+        assert_int_equal(sut_cone_project(test_context(), NULL, pointers, 2, 12, SUT_DTYPE_F32, u, NULL, plain, NULL),
+                         SUT_OK);
+        config.strict = 1;
+        assert_int_equal(
+            sut_cone_project(test_context(), &config, pointers, 2, 12, SUT_DTYPE_F32, u, NULL, strict, &report),
+            SUT_OK);
+        double moved = 0.0, length = 0.0;
+        for (int k = 0; k < 12; ++k) {
+            moved += (double)(strict[k] - plain[k]) * (strict[k] - plain[k]);
+            length += (double)plain[k] * plain[k];
+        }
+        given_up += !report.strict_met;
+        assert_true(sqrt(moved) <= (report.strict_met ? 1.001e-3 : 0.0) * sqrt(length));
+    }
+    assert_true(given_up > 20);
+}
+
 static void parts_may_be_left_out(void **state)
 {
     (void)state;
@@ -439,6 +474,7 @@ int main(void)
         cmocka_unit_test(a_metric_of_any_scale),
         cmocka_unit_test(strict_mode),
         cmocka_unit_test(strict_is_given_up_without_an_interior),
+        cmocka_unit_test(strict_is_given_up_in_a_narrow_wedge),
         cmocka_unit_test(parts_may_be_left_out),
         cmocka_unit_test(every_allocation_may_fail),
     };

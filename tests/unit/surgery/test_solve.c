@@ -230,13 +230,102 @@ static void noise_is_not_reported_as_a_conflict(void **state)
     }
 }
 
+/* Weights given by the caller that cancel the rows: what is left has no sign. */
+static void noise_of_fixed_weights_has_no_sign(void **state)
+{
+    (void)state;
+    test_random r = {44};
+    for (int round = 0; round < 200; ++round) {
+        double G[8], a[4];
+        sut_surgery_config config;
+        sut_surgery_report report;
+        for (int k = 0; k < 4; ++k) {
+            G[k] = test_normal(&r);
+            G[4 + k] = -G[k] / 3.0;
+        }
+        sut_surgery_config_init(&config, SUT_SURGERY_FIXED);
+        config.preference = (const double[]){1, 3};
+        test_direction(&config, G, 2, 4, a, &report);
+        assert_true(report.norm_a == 0.0 && report.cos_a[0] == 0.0 && report.cos_a[1] == 0.0);
+        assert_int_equal(report.n_conflicts, 0);
+    }
+}
+
+/* Three rows at 120 degrees in a plane: equal angle weights lie in the null space of C, equal lengths in that of K. */
+static void rows_that_surround_the_origin(void **state)
+{
+    (void)state;
+    test_random r = {45};
+    for (int round = 0; round < 100; ++round) {
+        double G[6], a[2];
+        const double turn = 6.28 * test_uniform(&r), length = 0.1 + test_uniform(&r);
+        for (int i = 0; i < 3; ++i) {
+            G[2 * i] = length * cos(turn + i * 2.0943951023931953);
+            G[2 * i + 1] = length * sin(turn + i * 2.0943951023931953);
+        }
+        for (int method = SUT_SURGERY_CONFIG; method < SUT_SURGERY_COUNT; ++method) {
+            sut_surgery_config config;
+            sut_surgery_report report;
+            test_exact(&config, (sut_surgery_method)method);
+            config.cagrad_c = 0.3;
+            const sut_status status = test_direction_status(&config, G, 3, 2, NULL, a, &report);
+            if (method == SUT_SURGERY_NASH) {
+                assert_int_equal(status, SUT_ERROR_UNDEFINED);
+                continue;
+            }
+            assert_int_equal(status, SUT_OK);
+            if (method == SUT_SURGERY_PCGRAD) /* the projections of a random order need not cancel */
+                continue;
+            if (!(a[0] == 0.0 && a[1] == 0.0 && report.zero && report.pareto))
+                fail_msg("%s: (%g, %g), zero %d, pareto %d", sut_surgery_method_name(config.method), a[0], a[1],
+                         report.zero, report.pareto);
+        }
+    }
+}
+
+/* An inner product just above zero is no conflict. */
+static void pcgrad_needs_a_conflict(void **state)
+{
+    (void)state;
+    const double G[4] = {1, 0, 1e-10, 1};
+    double a[2];
+    sut_surgery_config config;
+    sut_surgery_config_init(&config, SUT_SURGERY_PCGRAD);
+    test_direction(&config, G, 2, 2, a, NULL);
+    assert_true(a[0] == 1.0 + 1e-10 && a[1] == 1.0);
+}
+
+/* Frank-Wolfe goes to the lowest index of those that tie. */
+static void frank_wolfe_ties(void **state)
+{
+    (void)state;
+    const double G[6] = {1, 0, 0, 1, 5, 5};
+    double a[2];
+    sut_surgery_config config;
+    sut_surgery_report report;
+    sut_surgery_config_init(&config, SUT_SURGERY_MGDA);
+    config.mgda_frank_wolfe = 1;
+    config.mgda_fw_max_iterations = 1;
+    test_direction(&config, G, 3, 2, a, &report);
+    /* K alpha = (2, 2, 20), q = 8, r = 1: gamma = 1. */
+    test_close(report.weights, (const double[]){1, 0, 0}, 3, 0.0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_loss_is_left_alone),       cmocka_unit_test(one_loss_with_options),
-        cmocka_unit_test(scale_to_sum_multiplies_by_m), cmocka_unit_test(powers_of_two_change_no_bit),
-        cmocka_unit_test(the_exponent_counts),          cmocka_unit_test(rows_of_very_different_lengths),
-        cmocka_unit_test(figures_of_a_report),          cmocka_unit_test(noise_is_not_reported_as_a_conflict),
+        cmocka_unit_test(one_loss_is_left_alone),
+        cmocka_unit_test(one_loss_with_options),
+        cmocka_unit_test(scale_to_sum_multiplies_by_m),
+        cmocka_unit_test(powers_of_two_change_no_bit),
+        cmocka_unit_test(the_exponent_counts),
+        cmocka_unit_test(rows_of_very_different_lengths),
+        cmocka_unit_test(figures_of_a_report),
+        cmocka_unit_test(noise_is_not_reported_as_a_conflict),
+        cmocka_unit_test(noise_of_fixed_weights_has_no_sign),
+        cmocka_unit_test(rows_that_surround_the_origin),
+        cmocka_unit_test(pcgrad_needs_a_conflict),
+        cmocka_unit_test(frank_wolfe_ties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
