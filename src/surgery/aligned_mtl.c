@@ -46,6 +46,9 @@ sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *problem, sut_surge
         if (values[k] > threshold)
             kept[out->rank++] = values[k];
     const double sigma = out->rank > 0 ? common_scale(problem->config->aligned_scale, kept, out->rank) : 0.0;
+    double kept2 = 0.0, preference2 = 0.0;
+    for (int i = 0; i < m; ++i)
+        preference2 += preference ? preference[i] * preference[i] : 1.0 / m / m;
     for (int k = 0; k < m; ++k) {
         if (!(values[k] > threshold))
             continue;
@@ -53,9 +56,13 @@ sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *problem, sut_surge
         double t = 0.0;
         for (int i = 0; i < m; ++i)
             t += v[i] * (preference ? preference[i] : 1.0 / m);
+        kept2 += t * t;
         t *= sqrt(sigma / values[k]);
         for (int i = 0; i < m; ++i)
             out->weights[i] += t * v[i];
     }
+    /* The preference lies in the part that was dropped (rows that surround the origin): weights would be noise. */
+    const double noise = 64.0 * m * SUT_EPS;
+    out->zero = kept2 <= noise * noise * preference2;
     return SUT_OK;
 }
