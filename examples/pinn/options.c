@@ -315,6 +315,10 @@ static int complete(pinn_options *o)
         o->lr = lr;
     if (isnan(o->final_lr))
         o->final_lr = is_given(o, "lr") ? o->lr * (final_lr / lr) : final_lr;
+    if (o->lr == 0) {
+        fprintf(stderr, "suture-pinn: --lr 0: the rate at the start must be above 0\n");
+        return PINN_EXIT_USAGE;
+    }
     if (isnan(o->rho_m))
         o->rho_m = p->rho_m;
     if (isnan(o->rho_v))

@@ -121,6 +121,8 @@ static int create_directory(pinn_run *run)
     }
     char path[PINN_PATH];
     struct stat info;
+    if (stat(run->directory, &info) != 0 || !S_ISDIR(info.st_mode))
+        return pinn_error(PINN_EXIT_FAILURE, "--out %s: not a directory", run->directory);
     if (!pinn_path(run, "checkpoint.safetensors", path))
         return PINN_EXIT_FAILURE;
     if (!o->resume && stat(path, &info) == 0)

@@ -1,0 +1,245 @@
+/*
+ * Runs that are cut short: by a limit, by Ctrl-C, by kill -9, by a full disk. What was there stays whole, and going on
+ * gives the bits of a run that was never stopped.
+ */
+#include "program.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define SHORT "burgers --points 200 --threads 2 --no-plots "
+/* A course of the rate that does not depend on the number of steps. */
+#define ENDLESS SHORT "--schedule constant --warmup 0 --log-every 1 --checkpoint-every 5 "
+
+static void done(const char *line)
+{
+    expect(0, NULL, line);
+}
+
+static void assert_same_run(const char *a, const char *b)
+{
+    static const char *const files[] = {"checkpoint.safetensors", "solution.csv"};
+    char x[64], y[64];
+    for (int i = 0; i < 2; i++) {
+        snprintf(x, sizeof x, "%s/%s", a, files[i]);
+        snprintf(y, sizeof y, "%s/%s", b, files[i]);
+        assert_true(same_file(in(x), in(y)));
+    }
+    snprintf(x, sizeof x, "%s/history.csv", a);
+    snprintf(y, sizeof y, "%s/history.csv", b);
+    assert_true(same_history(in(x), in(y)));
+}
+
+/* Stopped after every step for a while (a time limit of 0 lets one step through), in mid-schedule, then to the end. */
+static void many_short_pieces(void **state)
+{
+    (void)state;
+    done(SHORT "--steps 120 --seed 3 --log-every 7 --out whole");
+    done(SHORT "--steps 120 --seed 3 --log-every 7 --time-limit 0 --out pieces");
+    for (int i = 0; i < 8; i++)
+        done(SHORT "--resume pieces/checkpoint.safetensors --time-limit 0 --out pieces");
+    done(SHORT "--resume pieces/checkpoint.safetensors --out pieces");
+    assert_same_run("whole", "pieces");
+}
+
+/*
+ * Into a directory of its own, with more steps than planned (an evaluation was due when the first part ended: its best
+ * parameters are those that the whole run sees). Done already: nothing left to do.
+ */
+static void further_and_elsewhere(void **state)
+{
+    (void)state;
+    done(ENDLESS "--evaluate-every 4 --steps 20 --out whole");
+    done(ENDLESS "--evaluate-every 4 --steps 12 --out first");
+    expect(0, "--steps 20 instead of the checkpoint's 12",
+           SHORT "--resume first/checkpoint.safetensors --steps 20 --checkpoint-every 5 --out second");
+    assert_same_run("whole", "second");
+    outcome o = run(SHORT "--resume whole/checkpoint.safetensors --out third");
+    assert_int_equal(o.code, 0);
+    assert_non_null(strstr(o.out, "going on after step 20"));
+    assert_true(same_history(in("whole/history.csv"), in("third/history.csv")));
+    drop(&o);
+}
+
+/* Wait until the checkpoint has been replaced twice: the run is under way. */
+static void wait_for_checkpoints(pid_t process, const char *path)
+{
+    ino_t last = 0;
+    for (int seen = 0; seen < 3;) {
+        struct stat info;
+        if (stat(path, &info) == 0 && info.st_ino != last) {
+            last = info.st_ino;
+            seen++;
+        }
+        int status;
+        if (waitpid(process, &status, WNOHANG) != 0)
+            fail_msg("the run ended by itself");
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+/* The step of the last row; rows may be torn, as the program may have died while it wrote. */
+static long last_step(const char *path)
+{
+    char *const text = contents(path, NULL);
+    assert_non_null(text);
+    long step = 0;
+    for (char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        const long value = strtol(line, NULL, 10);
+        step = value > step ? value : step;
+    }
+    free(text);
+    return step;
+}
+
+static void finish_and_compare(long steps)
+{
+    outcome o = run(SHORT "--resume cut/checkpoint.safetensors --steps %ld --out cut", steps);
+    if (o.code)
+        fail_msg("resume: %s", o.err);
+    assert_non_null(strstr(o.out, "going on after step"));
+    drop(&o);
+    o = run(ENDLESS "--steps %ld --out whole", steps);
+    assert_int_equal(o.code, 0);
+    drop(&o);
+    assert_same_run("whole", "cut");
+}
+
+static void killed(void **state)
+{
+    (void)state;
+    const pid_t process = start(ENDLESS "--steps 1000000 --out cut");
+    wait_for_checkpoints(process, in("cut/checkpoint.safetensors"));
+    kill(process, SIGKILL);
+    outcome o = finish(process);
+    assert_int_equal(o.code, 128 + SIGKILL);
+    drop(&o);
+    assert_false(exists(in("cut/metrics.json")));
+    finish_and_compare(last_step(in("cut/history.csv")) + 20);
+}
+
+static void interrupted(void **state)
+{
+    (void)state;
+    const pid_t process = start(ENDLESS "--steps 1000000 --out cut");
+    wait_for_checkpoints(process, in("cut/checkpoint.safetensors"));
+    kill(process, SIGINT);
+    outcome o = finish(process);
+    assert_int_equal(o.code, 128 + SIGINT);
+    const char *const said = strstr(o.out, "interrupted after step ");
+    assert_non_null(said);
+    const long step = strtol(said + strlen("interrupted after step "), NULL, 10);
+    assert_true(step > 0 && strstr(said, "--resume cut/checkpoint.safetensors") != NULL);
+    drop(&o);
+    json_t *m = read_metrics(in("cut/metrics.json"));
+    assert_string_equal(json_string_value(json_object_get(m, "stop_reason")), "signal");
+    assert_true(metric(m, "steps") == (double)step);
+    json_decref(m);
+    assert_int_equal(last_step(in("cut/history.csv")), step); /* every row is on the disk */
+    finish_and_compare(step + 20);
+}
+
+static void damaged_and_foreign_files(void **state)
+{
+    (void)state;
+    done(SHORT "--steps 3 --out run");
+    size_t size = 0;
+    char *const good = contents(in("run/checkpoint.safetensors"), &size);
+    assert_non_null(good);
+    static const char *const line = SHORT "--resume bad --out run";
+    expect(1, "--resume bad: No such file", line);
+    write_bytes(in("bad"), good, 0);
+    expect(1, "--resume bad: not a checkpoint of suture-pinn", line);
+    write_bytes(in("bad"), good, 5);
+    expect(1, "not a checkpoint of suture-pinn", line);
+    write_bytes(in("bad"), "step,seconds\n1,2\n", 17);
+    expect(1, "not a checkpoint of suture-pinn", line);
+    write_bytes(in("bad"), good, size - 1); /* the header is whole */
+    expect(1, "--resume bad: ", line);
+    good[size - 1000] ^= 4; /* one bit of a tensor */
+    write_bytes(in("bad"), good, size);
+    expect(1, "--resume bad: ", line);
+    good[size - 1000] ^= 4;
+    char empty[10] = {2, 0, 0, 0, 0, 0, 0, 0, '{', '}'}; /* a safetensors file of something else */
+    write_bytes(in("bad"), empty, sizeof empty);
+    expect(1, "not a checkpoint of suture-pinn", line);
+    expect(1, NULL, SHORT "--resume run --out run"); /* a directory */
+
+    static const char *const fixed[] = {"--seed 1", "--dtype f64", "--losses 3", "--optimizer sgd"};
+    for (int i = 0; i < 4; i++) {
+        char text[256];
+        snprintf(text, sizeof text, SHORT "--resume run/checkpoint.safetensors --out run %s", fixed[i]);
+        expect(2, "which cannot be changed", text);
+    }
+    write_bytes(in("good"), good, size);
+    assert_true(same_file(in("good"), in("run/checkpoint.safetensors"))); /* no refusal touched the run */
+    free(good);
+}
+
+/* Files that cannot grow, as on a full disk. A checkpoint takes 0.17 MB, solution.csv more than 1 MB. */
+static void full_disk(void **state)
+{
+    (void)state;
+    outcome o = run_limited(&(limits){.file_size = 50000}, SHORT "--steps 20 --out full");
+    assert_int_equal(o.code, 1);
+    assert_non_null(strstr(o.err, "checkpoint.safetensors"));
+    assert_false(exists(in("full/checkpoint.safetensors")));
+    drop(&o);
+
+    done(SHORT "--steps 20 --time-limit 0 --out run");
+    size_t size = 0;
+    char *const before = contents(in("run/checkpoint.safetensors"), &size);
+    assert_non_null(before);
+    o = run_limited(&(limits){.file_size = 50000}, SHORT "--resume run/checkpoint.safetensors --out run");
+    assert_int_equal(o.code, 1);
+    drop(&o);
+    write_bytes(in("before"), before, size);
+    free(before);
+    assert_true(same_file(in("before"), in("run/checkpoint.safetensors")));
+    done(SHORT "--resume run/checkpoint.safetensors --out run");
+    done(SHORT "--steps 20 --out whole");
+    assert_same_run("whole", "run");
+
+    o = run_limited(&(limits){.file_size = 600000}, SHORT "--steps 2 --out results");
+    assert_int_equal(o.code, 1);
+    assert_non_null(strstr(o.err, "solution.csv"));
+    assert_true(exists(in("results/checkpoint.safetensors")));
+    assert_false(exists(in("results/solution.csv")));
+    drop(&o);
+    if (exists("/dev/full")) {
+        o = run_limited(&(limits){.stdout_to = "/dev/full"}, SHORT "--steps 2 --json --out results");
+        assert_int_equal(o.code, 1);
+        assert_non_null(strstr(o.err, "standard output"));
+        drop(&o);
+    }
+}
+
+static void loss_that_is_not_finite(void **state)
+{
+    (void)state;
+    outcome o = run(SHORT "--steps 50 --optimizer sgd --surgery sum --align none --schedule constant --warmup 0 "
+                          "--lr 1e30 --out run");
+    assert_int_equal(o.code, 1);
+    assert_non_null(strstr(o.err, "step "));
+    assert_non_null(strstr(o.err, "run/checkpoint.safetensors holds the last good state"));
+    drop(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(many_short_pieces, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(further_and_elsewhere, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(killed, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(interrupted, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(damaged_and_foreign_files, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(full_disk, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(loss_that_is_not_finite, enter_directory, leave_directory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
