@@ -417,6 +417,16 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
             SUT_T(direction)(g, w, c->n_rows, n, pass->exact_sum, sum, a);
         }
 
+        if ((tensor->setting->flags & SUT_RULE_COUPLED) && (pass->direct || pass->weights) && needs_rows) {
+            /* Coupled decay; the second constant of every rule is its weight. */
+            const SUT_REAL wd = ((const SUT_REAL *)c->constants)[1];
+            const SUT_REAL *restrict const from = b.a;
+            const SUT_REAL *restrict const at = b.theta;
+            for (int64_t k = 0; k < n; ++k)
+                a[k] = from[k] + wd * at[k];
+            b.a = a;
+        }
+
         switch (pass->kind) {
         case SUT_PASS_FUSED:
             if (!moving) {

@@ -63,8 +63,7 @@ typedef struct SUT_T(kernels) {
     if (M & 4)                                   \
         s[2] = s2[k];                            \
     SUT_REAL g = NEEDS_G ? a[k] : (SUT_REAL)0;   \
-    if ((F & SUT_RULE_COUPLED) && (NEEDS_G))     \
-        g += c.wd * theta[k];
+    (void)g;
 
 #define SUT_STORE          \
     if (M & 1)             \
@@ -210,97 +209,72 @@ typedef struct SUT_T(kernels) {
 #define NO_G 0
 
 SUT_RULE_LOOPS(sgd, plain, 0, ALL_G, 0, 0, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(sgd, plain_l2, 0, ALL_G, 0, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(sgd, momentum, 0, NO_G, 1, SGD_MOMENTUM, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(sgd, momentum_l2, 0, NO_G, 1, SGD_MOMENTUM | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(sgd, nesterov, 0, ALL_G, 1, SGD_MOMENTUM | SGD_NESTEROV, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(sgd, nesterov_l2, 0, ALL_G, 1, SGD_MOMENTUM | SGD_NESTEROV | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 
 SUT_RULE_LOOPS(rmsprop, plain, 0, ALL_G, 1, 0, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(rmsprop, plain_l2, 0, ALL_G, 1, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(rmsprop, momentum, 0, NO_G, 3, RMSPROP_MOMENTUM, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(rmsprop, momentum_l2, 0, NO_G, 3, RMSPROP_MOMENTUM | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(rmsprop, centered, 0, ALL_G, 5, RMSPROP_CENTERED, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(rmsprop, centered_l2, 0, ALL_G, 5, RMSPROP_CENTERED | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(rmsprop, both, 0, NO_G, 7, RMSPROP_MOMENTUM | RMSPROP_CENTERED, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(rmsprop, both_l2, 0, NO_G, 7, RMSPROP_MOMENTUM | RMSPROP_CENTERED | SUT_RULE_COUPLED,
-               SUT_REALIGN_COMMON)
 
 SUT_RULE_LOOPS(adagrad, plain, 0, ALL_G, 1, 0, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(adagrad, plain_l2, 0, ALL_G, 1, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 
 SUT_RULE_LOOPS(adam, plain, 0, NO_G, 3, 0, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(adam, l2, 0, NO_G, 3, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(adam, decoupled, 0, NO_G, 3, SUT_RULE_DECOUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(adam, max, 0, NO_G, 7, ADAM_AMSGRAD, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(adam, max_l2, 0, NO_G, 7, ADAM_AMSGRAD | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(adam, max_decoupled, 0, NO_G, 7, ADAM_AMSGRAD | SUT_RULE_DECOUPLED, SUT_REALIGN_COMMON)
 
 SUT_RULE_LOOPS(nadam, plain, 0, ALL_G, 3, 0, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(nadam, plain_l2, 0, ALL_G, 3, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 
 SUT_RULE_LOOPS(radam, plain, 0, NO_G, 3, 0, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(radam, plain_l2, 0, NO_G, 3, SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 SUT_RULE_LOOPS(radam, rectified, 0, NO_G, 3, RADAM_RECTIFIED, SUT_REALIGN_COMMON)
-SUT_RULE_LOOPS(radam, rectified_l2, 0, NO_G, 3, RADAM_RECTIFIED | SUT_RULE_COUPLED, SUT_REALIGN_COMMON)
 
 SUT_RULE_LOOPS(lion, plain, 1, ALL_G, 1, 0, SUT_REALIGN_LION)
 SUT_RULE_LOOPS(lion, decoupled, 1, ALL_G, 1, SUT_RULE_DECOUPLED, SUT_REALIGN_LION)
 
-/* The loops of a rule with given flags; NULL for a combination that does not exist. */
+/* The loops of a rule with given flags (SUT_RULE_COUPLED aside: coupled decay has been added to `a`); NULL for a
+ * combination that does not exist. */
 static const SUT_T(kernels) *SUT_T(select)(sut_rule rule, int flags)
 {
+    flags &= ~SUT_RULE_COUPLED;
     switch (rule) {
     case SUT_RULE_SGD:
         switch (flags) {
         case 0: return &SUT_T(sgd_kernels_plain);
-        case SUT_RULE_COUPLED: return &SUT_T(sgd_kernels_plain_l2);
         case SGD_MOMENTUM: return &SUT_T(sgd_kernels_momentum);
-        case SGD_MOMENTUM | SUT_RULE_COUPLED: return &SUT_T(sgd_kernels_momentum_l2);
         case SGD_MOMENTUM | SGD_NESTEROV: return &SUT_T(sgd_kernels_nesterov);
-        case SGD_MOMENTUM | SGD_NESTEROV | SUT_RULE_COUPLED: return &SUT_T(sgd_kernels_nesterov_l2);
         }
         break;
     case SUT_RULE_RMSPROP:
         switch (flags) {
         case 0: return &SUT_T(rmsprop_kernels_plain);
-        case SUT_RULE_COUPLED: return &SUT_T(rmsprop_kernels_plain_l2);
         case RMSPROP_MOMENTUM: return &SUT_T(rmsprop_kernels_momentum);
-        case RMSPROP_MOMENTUM | SUT_RULE_COUPLED: return &SUT_T(rmsprop_kernels_momentum_l2);
         case RMSPROP_CENTERED: return &SUT_T(rmsprop_kernels_centered);
-        case RMSPROP_CENTERED | SUT_RULE_COUPLED: return &SUT_T(rmsprop_kernels_centered_l2);
         case RMSPROP_MOMENTUM | RMSPROP_CENTERED: return &SUT_T(rmsprop_kernels_both);
-        case RMSPROP_MOMENTUM | RMSPROP_CENTERED | SUT_RULE_COUPLED: return &SUT_T(rmsprop_kernels_both_l2);
         }
         break;
     case SUT_RULE_ADAGRAD:
         switch (flags) {
         case 0: return &SUT_T(adagrad_kernels_plain);
-        case SUT_RULE_COUPLED: return &SUT_T(adagrad_kernels_plain_l2);
         }
         break;
     case SUT_RULE_ADAM:
         switch (flags) {
         case 0: return &SUT_T(adam_kernels_plain);
-        case SUT_RULE_COUPLED: return &SUT_T(adam_kernels_l2);
         case SUT_RULE_DECOUPLED: return &SUT_T(adam_kernels_decoupled);
         case ADAM_AMSGRAD: return &SUT_T(adam_kernels_max);
-        case ADAM_AMSGRAD | SUT_RULE_COUPLED: return &SUT_T(adam_kernels_max_l2);
         case ADAM_AMSGRAD | SUT_RULE_DECOUPLED: return &SUT_T(adam_kernels_max_decoupled);
         }
         break;
     case SUT_RULE_NADAM:
         switch (flags) {
         case 0: return &SUT_T(nadam_kernels_plain);
-        case SUT_RULE_COUPLED: return &SUT_T(nadam_kernels_plain_l2);
         }
         break;
     case SUT_RULE_RADAM:
         switch (flags) {
         case 0: return &SUT_T(radam_kernels_plain);
-        case SUT_RULE_COUPLED: return &SUT_T(radam_kernels_plain_l2);
         case RADAM_RECTIFIED: return &SUT_T(radam_kernels_rectified);
-        case RADAM_RECTIFIED | SUT_RULE_COUPLED: return &SUT_T(radam_kernels_rectified_l2);
         }
         break;
     case SUT_RULE_LION:

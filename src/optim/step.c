@@ -219,6 +219,9 @@ static void prepare(sut_optimizer *opt)
 
 static sut_step_pass base_pass(const sut_optimizer *opt, const void *const *grads, sut_pass_kind kind)
 {
+    /* Where the weights do not come from the Gram matrix there need not be one (check, report), and the bits of a step must
+     * not depend on whether there is: its conditioning counts for the other methods alone. */
+    const bool plain = opt->config.n_losses == 1 || weights_are_free(opt->config.surgery.method);
     return (sut_step_pass){
         .kind = kind,
         .layout = &opt->layout,
@@ -226,7 +229,7 @@ static sut_step_pass base_pass(const sut_optimizer *opt, const void *const *grad
         .rows = {grads, opt->config.n_losses, NULL},
         .direct = opt->direct,
         .weights = opt->signed_weights,
-        .exact_sum = opt->gram_info.strict,
+        .exact_sum = opt->config.strict || (opt->gram_info.strict && !plain),
         .u_scale = 1,
         .sums = opt->sums,
     };

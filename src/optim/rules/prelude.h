@@ -11,7 +11,7 @@
  *   RULE_terms(c, f, s, g)             num, D, base from that state (RULE_DEFERRED: from the state before it)
  *   RULE_realign(c, f, s, t, p, chi)   state moved towards the one that would have proposed p
  *
- * `f` is a compile-time constant of flags; `s` the state of one element. q is the constant gradient that, fed at every
+ * The constants begin with lr and wd. `f` is a compile-time constant of flags; `s` the state of one element. q is the constant gradient that, fed at every
  * step so far, makes the rule propose p; second moments are pulled towards q^2.
  */
 #ifndef SUT_OPTIM_RULES_PRELUDE_H
@@ -26,7 +26,7 @@
 #endif
 
 /* Flags that every rule knows; a rule's own begin at SUT_RULE_OWN. */
-#define SUT_RULE_COUPLED 1   /* g += wd theta */
+#define SUT_RULE_COUPLED 1   /* g += wd theta: added to the combined gradient before the rule sees it */
 #define SUT_RULE_DECOUPLED 2 /* base += wd theta */
 #define SUT_RULE_OWN(k) (4 << (k))
 
