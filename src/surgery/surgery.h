@@ -104,7 +104,7 @@ sut_status sut_surgery_solve(sut_context *ctx, const sut_surgery_input *in, sut_
 
 /*
  * Fill in norms, cosines and conflict figures of a report from K, exponent and weights. Everything but struct_size and
- * `strict` is written. Sums that vanish to their own rounding are reported as 0.
+ * `strict` is written. A norm that vanishes to its own rounding is reported as 0, and so are its cosines.
  */
 void sut_surgery_measure(const sut_surgery_input *in, const sut_surgery_output *out, sut_surgery_report *report);
 
