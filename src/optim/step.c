@@ -443,30 +443,21 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
     /* Look before applying where the sums in hand cannot decide: |p| or the multipliers are dominated by rounding, or the
      * correction is about as small as the threshold of realignment (|p - u| >= |u| violation always). */
     const double amplified = amplification(opt, s->lambda, &reduction);
-    const bool ill = amplified > (f64 ? 450 : 1e6) || reduction < 1e-6;
+    const bool ill = amplified > (f64 ? 450 : 1e6) || reduction < 1e-6 ||
+                     sut_nnqp_condition(opt->K, m, s->lambda, opt->work) > 1e6;
     const bool unclear = violation <= 4 * c->correction_distance_tol;
     if (ill || unclear) {
         double slack[SUT_MAX_LOSSES], pu;
         s->careful = s->careful || !f64;
         measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd);
         for (int round = 0; ill && round < 2; ++round) {
-            /* The remainder: the same problem with b replaced by what b + K lambda was found to be. */
-            double b[SUT_MAX_LOSSES], lambda[SUT_MAX_LOSSES];
-            double change = 0, largest = 0;
-            for (int i = 0; i < m; ++i) {
-                b[i] = slack[i];
-                for (int j = 0; j < m; ++j)
-                    b[i] -= opt->K[i * m + j] * s->lambda[j];
+            double delta[SUT_MAX_LOSSES];
+            if (sut_nnqp_correction(opt->K, slack, m, s->lambda, delta, opt->work)) {
+                for (int i = 0; i < m; ++i)
+                    s->lambda[i] += delta[i];
+            } else if (sut_nnqp_resolve(opt->K, slack, m, s->lambda, opt->work) < 0) {
+                SUT_FAIL(opt->ctx, SUT_ERROR_INTERNAL, "the cone projection of step %lld did not end", (long long)opt->t);
             }
-            if (!multipliers(opt, b, lambda))
-                break;
-            for (int i = 0; i < m; ++i) {
-                change = fmax(change, fabs(lambda[i] - s->lambda[i]));
-                largest = fmax(largest, lambda[i]);
-            }
-            if (change <= 1e-15 * largest)
-                break;
-            memcpy(s->lambda, lambda, sizeof lambda);
             measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd);
         }
         s->measured = true;
@@ -517,32 +508,21 @@ static void finish(sut_optimizer *opt, const void *const *grads, const void *con
 
 static void report_gradients(const sut_optimizer *opt, sut_report *r)
 {
-    const int m = opt->config.n_losses;
-    double squared = 0, dot[SUT_MAX_LOSSES];
-    for (int i = 0; i < m; ++i) {
-        dot[i] = 0;
-        for (int j = 0; j < m; ++j)
-            dot[i] += opt->gram[i * m + j] * opt->weights[j];
-        squared += opt->weights[i] * dot[i];
-    }
-    const double norm_a = sqrt(squared > 0 ? squared : 0);
-    r->norm_a = ldexp(norm_a, opt->gram_info.exponent);
-    r->min_pair_cos = m > 1 ? 1 : 0;
-    int conflicts = 0;
-    for (int i = 0; i < m; ++i) {
-        r->weights[i] = opt->weights[i];
-        r->norms[i] = opt->norm[i];
-        const double norm_g = sqrt(opt->gram[i * m + i]);
-        r->cos_a[i] = opt->surgery_zero ? 0 : cosine(dot[i], norm_g, norm_a);
-        r->conflict_a |= r->cos_a[i] < -SUT_CONFLICT_COS;
-        for (int j = 0; j < i; ++j) {
-            const double c = cosine(opt->gram[i * m + j], norm_g, sqrt(opt->gram[j * m + j]));
-            r->min_pair_cos = c < r->min_pair_cos ? c : r->min_pair_cos;
-            conflicts += c < -SUT_CONFLICT_COS;
-        }
-    }
-    r->conflict_g = conflicts > 0;
-    r->conflict_fraction = m > 1 ? conflicts / (0.5 * m * (m - 1)) : 0;
+    const sut_surgery_input in = {.K = opt->gram, .m = opt->config.n_losses, .exponent = opt->gram_info.exponent,
+                                  .config = &opt->config.surgery, .work = opt->work};
+    sut_surgery_output out = {.zero = opt->surgery_zero};
+    memcpy(out.weights, opt->weights, sizeof out.weights);
+    sut_surgery_report surgery;
+    sut_surgery_report_init(&surgery);
+    sut_surgery_measure(&in, &out, &surgery);
+    memcpy(r->weights, surgery.weights, sizeof r->weights);
+    memcpy(r->norms, surgery.norms, sizeof r->norms);
+    memcpy(r->cos_a, surgery.cos_a, sizeof r->cos_a);
+    r->norm_a = surgery.norm_a;
+    r->min_pair_cos = surgery.min_pair_cos;
+    r->conflict_fraction = surgery.conflict_fraction;
+    r->conflict_g = surgery.conflict_fraction > 0;
+    r->conflict_a = surgery.n_conflicts > 0;
     r->surgery_zero = opt->surgery_zero;
 }
 
