@@ -131,6 +131,25 @@ static void reads_entries_in_any_order(void **state)
     sut_safetensors_close(c);
 }
 
+static void decodes_escapes(void **state)
+{
+    (void)state;
+    const file f =
+        make("{\"__metadata__\":{\"\\u0041\\u00e9\\u20AC\\ud83d\\uDE00\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u007f\"}}", 0);
+    sut_safetensors *c;
+    assert_int_equal(sut_safetensors_open(ctx, "x", f.bytes, f.size, &c), SUT_OK);
+    assert_string_equal(sut_safetensors_metadata(c, "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"), "\"\\/\b\f\n\r\t\x7f");
+    sut_safetensors_close(c);
+    const char *bad[] = {"\\x", "\\u12", "\\u12g4", "\\", "\\U0041", "\\u", "a\tb", "a\nb"};
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+        char header[80];
+        (void)snprintf(header, sizeof header, "{\"__metadata__\":{\"%s\":\"\"}}", bad[k]);
+        refused(header, 0, "json");
+        (void)snprintf(header, sizeof header, "{\"__metadata__\":{\"k\":\"%s\"}}", bad[k]);
+        refused(header, 0, "json");
+    }
+}
+
 static void accepts_what_is_valid(void **state)
 {
     (void)state;
@@ -483,11 +502,17 @@ static int close_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_entries_in_any_order), cmocka_unit_test(accepts_what_is_valid),
-        cmocka_unit_test(refuses_bad_lengths),        cmocka_unit_test(refuses_foreign_files),
-        cmocka_unit_test(refuses_bad_json),           cmocka_unit_test(refuses_bad_text),
-        cmocka_unit_test(refuses_bad_entries),        cmocka_unit_test(survives_every_byte_change),
-        cmocka_unit_test(writer_gives_fixed_bytes),   cmocka_unit_test(writer_refuses),
+        cmocka_unit_test(reads_entries_in_any_order),
+        cmocka_unit_test(accepts_what_is_valid),
+        cmocka_unit_test(decodes_escapes),
+        cmocka_unit_test(refuses_bad_lengths),
+        cmocka_unit_test(refuses_foreign_files),
+        cmocka_unit_test(refuses_bad_json),
+        cmocka_unit_test(refuses_bad_text),
+        cmocka_unit_test(refuses_bad_entries),
+        cmocka_unit_test(survives_every_byte_change),
+        cmocka_unit_test(writer_gives_fixed_bytes),
+        cmocka_unit_test(writer_refuses),
         cmocka_unit_test(writer_takes_all_of_utf8),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
