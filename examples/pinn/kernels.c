@@ -50,33 +50,50 @@ INLINE void product_five(const int two, int depth, const real *restrict w, const
 #undef FINISH
 }
 
-/* The rows that are left over, fewer than five: one vector. */
+/* The rows that are left over, fewer than five, and the output layer: one row and four vectors at a time. */
 static void product_few(int rows, int depth, const real *restrict w, const real *restrict b, real *restrict z,
                         size_t ld)
 {
-    for (int r = 0; r < rows; r++) {
-        vec sum = (vec){0};
-        for (int k = 0; k < depth; k++)
-            sum += w[k * rows + r] * load(b + (size_t)k * ld);
-        store(z + (size_t)r * ld, sum);
-    }
+    for (int r = 0; r < rows; r++, w++, z += ld)
+        for (size_t v = 0; v < ld;) {
+            const real *row = b + v;
+            if (ld - v >= 4 * VEC_LANES) {
+                vec s0 = (vec){0}, s1 = s0, s2 = s0, s3 = s0;
+                for (int k = 0; k < depth; k++, row += ld) {
+                    const real weight = w[k * rows];
+                    s0 += weight * load(row);
+                    s1 += weight * load(row + VEC_LANES);
+                    s2 += weight * load(row + 2 * VEC_LANES);
+                    s3 += weight * load(row + 3 * VEC_LANES);
+                }
+                store(z + v, s0);
+                store(z + v + VEC_LANES, s1);
+                store(z + v + 2 * VEC_LANES, s2);
+                store(z + v + 3 * VEC_LANES, s3);
+                v += 4 * VEC_LANES;
+            } else {
+                vec sum = (vec){0};
+                for (int k = 0; k < depth; k++, row += ld)
+                    sum += w[k * rows] * load(row);
+                store(z + v, sum);
+                v += VEC_LANES;
+            }
+        }
 }
 
 /* Z = W B for one block: W is n_rows x depth, packed; B has `depth` rows of `ld` elements (all channels side by side). */
 static void product(int n_rows, int depth, const real *packed, const real *b, real *z, size_t ld)
 {
     const int full = n_rows / 5 * 5;
-    for (size_t v = 0; v < ld; v += 2 * VEC_LANES, b += 2 * VEC_LANES, z += 2 * VEC_LANES) {
-        const bool two = ld - v > VEC_LANES;
+    for (size_t v = 0; v < ld; v += 2 * VEC_LANES) {
         const real *w = packed;
         for (int row = 0; row < full; row += 5, w += 5 * depth)
-            if (two)
-                product_five(1, depth, w, b, z + (size_t)row * ld, ld);
+            if (ld - v > VEC_LANES)
+                product_five(1, depth, w, b + v, z + (size_t)row * ld + v, ld);
             else
-                product_five(0, depth, w, b, z + (size_t)row * ld, ld);
-        for (int half = 0; half < (two ? 2 : 1) && full < n_rows; half++)
-            product_few(n_rows - full, depth, w, b + half * VEC_LANES, z + (size_t)full * ld + half * VEC_LANES, ld);
+                product_five(0, depth, w, b + v, z + (size_t)row * ld + v, ld);
     }
+    product_few(n_rows - full, depth, packed + full * depth, b, z + (size_t)full * ld, ld);
 }
 
 /* gradient[r][0..2) += sum over the tile's points and channels of z[r] a[0..2) for five rows. */
@@ -90,31 +107,49 @@ INLINE void outer_five(int blocks, size_t ld, const real *restrict z, size_t z_b
         x##r += row * left;             \
         y##r += row * right;            \
     }
-#define FINISH(r) add_sums(x##r, y##r, gradient + r * gradient_ld);
     FIVE(START)
     for (int block = 0; block < blocks; block++, z += z_block, a += a_block)
-        for (size_t line = 0; line < ld; line += (size_t)LANES)
-            for (size_t k = line; k < line + (size_t)LANES; k += VEC_LANES) {
-                const vec left = load(a + k), right = load(a + ld + k);
-                FIVE(ADD)
-            }
-    FIVE(FINISH)
+        for (size_t k = 0; k < ld; k += VEC_LANES) {
+            const vec left = load(a + k), right = load(a + ld + k);
+            FIVE(ADD)
+        }
 #undef START
 #undef ADD
-#undef FINISH
+    double last[4] = {0, 0, 0, 0};
+    add_sums(x0, y0, x1, y1, gradient, gradient + gradient_ld);
+    add_sums(x2, y2, x3, y3, gradient + 2 * gradient_ld, gradient + 3 * gradient_ld);
+    add_sums(x4, y4, x4, y4, gradient + 4 * gradient_ld, last);
 }
 
-/* One entry. */
-static void outer_one(int blocks, size_t ld, const real *z, size_t z_block, const real *a, size_t a_block,
-                      double *gradient)
+/* One row and four columns, or fewer. */
+INLINE void outer_row(const int cols, int blocks, size_t ld, const real *z, size_t z_block, const real *a,
+                      size_t a_block, double *gradient)
 {
-    vec sum = (vec){0};
+    vec s0 = (vec){0}, s1 = s0, s2 = s0, s3 = s0;
     for (int block = 0; block < blocks; block++, z += z_block, a += a_block)
-        for (size_t k = 0; k < ld; k += VEC_LANES)
-            sum += load(z + k) * load(a + k);
-    double pair[2] = {0, 0};
-    add_sums(sum, sum, pair);
-    *gradient += pair[0];
+        for (size_t k = 0; k < ld; k += VEC_LANES) {
+            const vec row = load(z + k);
+            s0 += row * load(a + k);
+            if (cols == 1)
+                continue;
+            s1 += row * load(a + ld + k);
+            s2 += row * load(a + 2 * ld + k);
+            s3 += row * load(a + 3 * ld + k);
+        }
+    if (cols == 1)
+        *gradient += sum_of(s0);
+    else
+        add_sums(s0, s1, s2, s3, gradient, gradient + 2);
+}
+
+/* The columns from..to - 1 of one row. */
+static void outer_rest(int from, int to, int blocks, size_t ld, const real *z, size_t z_block, const real *a,
+                       size_t a_block, double *gradient)
+{
+    for (; from + 4 <= to; from += 4)
+        outer_row(4, blocks, ld, z, z_block, a + (size_t)from * ld, a_block, gradient + from);
+    for (; from < to; from++)
+        outer_row(1, blocks, ld, z, z_block, a + (size_t)from * ld, a_block, gradient + from);
 }
 
 /* W' += Z' A^T over a tile. Columns of W' go in groups of GROUP, so that their rows of A stay in the first-level cache
@@ -133,30 +168,33 @@ static void outer(int n_rows, int n_cols, int blocks, size_t ld, const real *z, 
                 for (; col + 2 <= end; col += 2)
                     outer_five(blocks, ld, zr, z_block, a + (size_t)col * ld, a_block, out + col, cols);
                 for (int r = 0; r < 5 && col < end; r++)
-                    outer_one(blocks, ld, zr + (size_t)r * ld, z_block, a + (size_t)col * ld, a_block,
-                              out + (size_t)r * cols + col);
+                    outer_rest(col, end, blocks, ld, zr + (size_t)r * ld, z_block, a, a_block, out + (size_t)r * cols);
                 row += 5;
             } else {
-                for (; col < end; col++)
-                    outer_one(blocks, ld, zr, z_block, a + (size_t)col * ld, a_block, out + col);
+                outer_rest(col, end, blocks, ld, zr, z_block, a, a_block, out);
                 row++;
             }
         }
     }
 }
 
-/* Pre-activations -> activations in place, for the units of one block. inputs = 0: the value channel alone. */
-INLINE void tanh_block(const int inputs, int units, const double *kappa, const real *bias, real *z)
+/* a = tanh(z + bias) in place, the value channel of the units of one block. A loop of its own: beside the derivatives the
+ * processor would not look far enough ahead to keep several of these long chains of dependent operations going. */
+static void tanh_values(int units, size_t ld, const real *bias, real *z)
 {
-    const size_t ld = (size_t)(inputs ? inputs + 2 : 1) * (size_t)LANES;
     for (int unit = 0; unit < units; unit++, z += ld)
-        for (int v = 0; v < VPL; v++) {
-            real *p = z + v * VEC_LANES;
-            const vec a = tanh_vec(load(p) + bias[unit]);
-            store(p, a);
-            if (!inputs)
-                continue;
-            const vec s = 1 - a * a;
+        for (int v = 0; v < LANES; v += VEC_LANES)
+            store(z + v, tanh_vec(load(z + v) + bias[unit]));
+}
+
+/* The derivative channels' pre-activations -> activations in place, once the values are there. */
+INLINE void tanh_derivatives(const int inputs, int units, const double *kappa, real *z)
+{
+    const size_t ld = (size_t)(inputs + 2) * (size_t)LANES;
+    for (int unit = 0; unit < units; unit++, z += ld)
+        for (int v = 0; v < LANES; v += VEC_LANES) {
+            real *p = z + v;
+            const vec a = load(p), s = 1 - a * a;
             vec Q = (vec){0};
             for (int i = 0; i < inputs; i++) {
                 const vec zi = load(p + (1 + i) * LANES);
@@ -210,7 +248,10 @@ INLINE void reverse_block(const int inputs, int units, const double *kappa, cons
 
 static void tanh_units(int channels, int units, const double *kappa, const real *bias, real *z)
 {
-#define CALL(inputs) tanh_block(inputs, units, kappa, bias, z)
+    tanh_values(units, (size_t)channels * (size_t)LANES, bias, z);
+#define CALL(inputs) \
+    if (inputs)      \
+    tanh_derivatives(inputs, units, kappa, z)
     PER_INPUTS(channels, CALL)
 #undef CALL
 }
@@ -233,21 +274,31 @@ static void add_lines(int n, const real *lines, double *gradient, size_t stride)
     }
 }
 
-/* First layer: z = W x + b (b is added by tanh_units), z_i = column i of W, z_q = 0. */
-static void first_layer(const net_shape *shape, int channels, const real *w, const real *x, real *z)
+/* First layer of one block: z = W x + b, z_i = column i of W at every point, z_q = 0. */
+static void first_layer(const net_shape *shape, int channels, const double *kappa, const real *w, const real *x,
+                        real *z)
 {
     const int d = shape->inputs;
-    for (int unit = 0; unit < shape->width; unit++, w += d)
-        for (int c = 0; c < channels; c++, z += LANES)
-            for (int v = 0; v < VPL; v++) {
-                vec sum = (vec){0};
-                if (c == 0)
-                    for (int i = 0; i < d; i++)
-                        sum += w[i] * load(x + i * LANES + v * VEC_LANES);
-                else if (c <= d)
-                    sum += w[c - 1];
-                store(z + v * VEC_LANES, sum);
-            }
+    const size_t ld = (size_t)channels * (size_t)LANES;
+    for (int unit = 0; unit < shape->width; unit++)
+        for (int v = 0; v < LANES; v += VEC_LANES) {
+            vec sum = (vec){0};
+            for (int i = 0; i < d; i++)
+                sum += w[unit * d + i] * load(x + i * LANES + v);
+            store(z + (size_t)unit * ld + v, sum);
+        }
+    tanh_values(shape->width, ld, w + shape->width * d, z);
+    for (int unit = 0; channels > 1 && unit < shape->width; unit++, w += d, z += ld) {
+        real Q = 0;
+        for (int i = 0; i < d; i++)
+            Q += (real)kappa[i] * (w[i] * w[i]);
+        for (int v = 0; v < LANES; v += VEC_LANES) {
+            const vec a = load(z + v), s = 1 - a * a;
+            for (int i = 0; i < d; i++)
+                store(z + (1 + i) * LANES + v, s * w[i]);
+            store(z + (1 + d) * LANES + v, s * (-2 * Q * a));
+        }
+    }
 }
 
 /* W' += z' x^T + (row sums of z'_i) in column i. */
@@ -267,9 +318,7 @@ static void first_layer_gradient(const net_shape *shape, const net_tile *tile, c
                         sum += load(q + (1 + i) * LANES + v * VEC_LANES);
                 }
             }
-            double pair[2] = {0, 0};
-            add_sums(sum, (vec){0}, pair);
-            gradient[unit * d + i] += pair[0];
+            gradient[unit * d + i] += sum_of(sum);
         }
 }
 
@@ -318,8 +367,7 @@ static void forward(const net_shape *shape, const double *kappa, const void *the
     for (int block = 0; block < tile->blocks; block++) {
         real *a = (real *)tile->tape + (size_t)block * block_size;
         const real *x = (const real *)tile->x + (size_t)(block * shape->inputs) * (size_t)LANES;
-        first_layer(shape, tile->channels, parameters, x, a);
-        tanh_units(tile->channels, width, kappa, parameters + width * shape->inputs, a);
+        first_layer(shape, tile->channels, kappa, parameters, x, a);
         for (int layer = 1; layer < hidden; layer++) {
             real *next = a + NET_TILE_BLOCKS * block_size;
             product(width, width, packed_layer(shape, packed, layer, false), a, next, ld);
@@ -405,6 +453,13 @@ static void put_adjoint(const net_shape *shape, net_tile *tile, const double *ad
             }
 }
 
+static void tanh_lines(void *lines, int n)
+{
+    real *const x = lines;
+    for (int i = 0; i < n * LANES; i += VEC_LANES)
+        store(x + i, tanh_vec(load(x + i)));
+}
+
 extern const net_kernels KERNELS;
 const net_kernels KERNELS = {
     .isa = ISA_NAME,
@@ -418,4 +473,5 @@ const net_kernels KERNELS = {
     .put_points = put_points,
     .get_output = get_output,
     .put_adjoint = put_adjoint,
+    .tanh = tanh_lines,
 };

@@ -85,6 +85,9 @@ typedef struct net_kernels {
     void (*put_points)(const net_shape *shape, net_tile *tile, const double *points, int count, int stride);
     void (*get_output)(const net_shape *shape, const net_tile *tile, double *values, int count, int stride);
     void (*put_adjoint)(const net_shape *shape, net_tile *tile, const double *adjoint, int count, int stride);
+
+    /* tanh of n whole lines in place: the function alone, for benchmarks. */
+    void (*tanh)(void *lines, int n);
 } net_kernels;
 
 /* The best kernels for this processor, or those of the instruction set named ("baseline", "avx2", "avx512"); NULL when

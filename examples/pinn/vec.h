@@ -38,45 +38,59 @@ INLINE void store(real *p, vec v)
 }
 
 /*
- * out[0] += sum of x's lanes, out[1] += sum of y's. Halves the vectors, both at once, down to one lane each; the last
- * addition is in double. The order of additions depends on the vector width only.
+ * p[0] += sum of a's lanes, p[1] += sum of b's, q[0] += sum of c's, q[1] += sum of d's. Four vectors are halved together,
+ * down to one lane each; the last addition is in double. The order of additions depends on the vector width only.
  */
-#if REAL_IS_F32
-INLINE void add_sums(vec x, vec y, double *out)
+INLINE void add_sums(vec a, vec b, vec c, vec d, double *p, double *q)
 {
-#if VEC_BYTES == 64
-    typedef float half __attribute__((vector_size(32)));
-    typedef float quarter __attribute__((vector_size(16)));
-    const vec t = __builtin_shufflevector(x, y, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
-                  __builtin_shufflevector(x, y, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-    const half h = __builtin_shufflevector(t, t, 0, 1, 2, 3, 4, 5, 6, 7) +
-                   __builtin_shufflevector(t, t, 8, 9, 10, 11, 12, 13, 14, 15);
-    const quarter q = __builtin_shufflevector(h, h, 0, 1, 2, 3) + __builtin_shufflevector(h, h, 4, 5, 6, 7);
-#elif VEC_BYTES == 32
-    typedef float quarter __attribute__((vector_size(16)));
-    const vec t = __builtin_shufflevector(x, y, 0, 8, 1, 9, 4, 12, 5, 13) +
-                  __builtin_shufflevector(x, y, 2, 10, 3, 11, 6, 14, 7, 15);
-    const quarter q = __builtin_shufflevector(t, t, 0, 1, 2, 3) + __builtin_shufflevector(t, t, 4, 5, 6, 7);
-#else
-    const vec q = __builtin_shufflevector(x, y, 0, 4, 1, 5) + __builtin_shufflevector(x, y, 2, 6, 3, 7);
-#endif
-    typedef float two __attribute__((vector_size(8)));
     typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
-    const two sums = __builtin_shufflevector(q, q, 0, 1) + __builtin_shufflevector(q, q, 2, 3);
-    *(pair *)out += __builtin_convertvector(sums, pair);
-}
+#if REAL_IS_F32
+    typedef float four __attribute__((vector_size(16)));
+#if VEC_BYTES == 64
+    typedef float eight __attribute__((vector_size(32)));
+#define SHUFFLE(x, y, i, j, k, l)                                                                                     \
+    __builtin_shufflevector(x, y, i, j, k, l, i + 4, j + 4, k + 4, l + 4, i + 8, j + 8, k + 8, l + 8, i + 12, j + 12, \
+                            k + 12, l + 12)
+#elif VEC_BYTES == 32
+#define SHUFFLE(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k, l, i + 4, j + 4, k + 4, l + 4)
 #else
-INLINE void add_sums(vec x, vec y, double *out)
-{
-    double a = 0, b = 0;
-    for (int l = 0; l < VEC_LANES; l++) {
-        a += x[l];
-        b += y[l];
-    }
-    out[0] += a;
-    out[1] += b;
-}
+#define SHUFFLE(x, y, i, j, k, l) __builtin_shufflevector(x, y, i, j, k, l)
 #endif
+    enum { Y = VEC_LANES }; /* lane 0 of the second operand */
+    const vec ab = SHUFFLE(a, b, 0, Y, 1, Y + 1) + SHUFFLE(a, b, 2, Y + 2, 3, Y + 3);
+    const vec cd = SHUFFLE(c, d, 0, Y, 1, Y + 1) + SHUFFLE(c, d, 2, Y + 2, 3, Y + 3);
+    const vec all = SHUFFLE(ab, cd, 0, 1, Y, Y + 1) + SHUFFLE(ab, cd, 2, 3, Y + 2, Y + 3);
+#undef SHUFFLE
+#if VEC_BYTES == 64
+    const eight half = __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7) +
+                       __builtin_shufflevector(all, all, 8, 9, 10, 11, 12, 13, 14, 15);
+    const four total =
+        __builtin_shufflevector(half, half, 0, 1, 2, 3) + __builtin_shufflevector(half, half, 4, 5, 6, 7);
+#elif VEC_BYTES == 32
+    const four total = __builtin_shufflevector(all, all, 0, 1, 2, 3) + __builtin_shufflevector(all, all, 4, 5, 6, 7);
+#else
+    const four total = all;
+#endif
+    *(pair *)p += __builtin_convertvector(__builtin_shufflevector(total, total, 0, 1), pair);
+    const four upper = __builtin_shufflevector(total, total, 2, 3, 2, 3); /* gcc converts lower halves alone well */
+    *(pair *)q += __builtin_convertvector(__builtin_shufflevector(upper, upper, 0, 1), pair);
+#else
+    pair x = {0, 0}, y = {0, 0};
+    for (int l = 0; l < VEC_LANES; l++) {
+        x += (pair){a[l], b[l]};
+        y += (pair){c[l], d[l]};
+    }
+    *(pair *)p += x;
+    *(pair *)q += y;
+#endif
+}
+
+INLINE double sum_of(vec x)
+{
+    double sums[4] = {0, 0, 0, 0};
+    add_sums(x, x, x, x, sums, sums + 2);
+    return sums[0];
+}
 
 /*
  * tanh x = e / (e + 2), e = exp(2|x|) - 1, with the sign of x.
