@@ -17,19 +17,25 @@ enum { ROUNDS = 40 };
 
 static const char *const path = "state.safetensors";
 
-static void child(void)
+/* Writes a byte before each save, so that the moment of the kill depends on the child's progress and not on the machine. */
+static void child(int progress)
 {
     run r;
     run_create(&r);
     require(sut_optimizer_load(r.opt, path, NULL) == SUT_OK, "load in the child", &r);
     for (;;) {
         run_step(&r);
+        require(write(progress, "s", 1) == 1, "write to the pipe", NULL);
         require(sut_optimizer_save(r.opt, path, NULL) == SUT_OK, "save in the child", &r);
     }
 }
 
-static void kill_after(pid_t pid, long microseconds)
+/* Kill the child a while after it has begun its save number `saves`. */
+static void kill_in_save(pid_t pid, int progress, int saves, long microseconds)
 {
+    char byte;
+    for (int k = 0; k < saves; k++)
+        require(read(progress, &byte, 1) == 1, "the child makes progress", NULL);
     struct timespec time = {.tv_sec = 0, .tv_nsec = microseconds * 1000};
     (void)nanosleep(&time, NULL);
     (void)kill(pid, SIGKILL);
@@ -64,16 +70,21 @@ int main(void)
     int64_t reached = 0;
     for (int round = 0; round < ROUNDS; round++) {
         random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        const int saves = 1 + (int)(random >> 33) % 3;
+        int ends[2];
+        require(pipe(ends) == 0, "pipe", NULL);
         const pid_t pid = fork();
         require(pid >= 0, "fork", NULL);
         if (pid == 0)
-            child();
-        kill_after(pid, 3000 + (long)(random >> 33) % 30000);
+            child(ends[1]);
+        (void)close(ends[1]); /* a child that ends early is then seen */
+        kill_in_save(pid, ends[0], saves, (long)(random >> 40) % 2000);
+        (void)close(ends[0]);
         run found;
         run_create(&found);
         require(sut_optimizer_load(found.opt, path, NULL) == SUT_OK, "the file is complete after a kill", &found);
         const int64_t t = sut_optimizer_steps(found.opt);
-        require(t >= reached, "the run never goes back", NULL);
+        require(t >= reached + saves - 1, "saves that were finished are never lost", NULL);
         run_until(&r, t);
         require(run_matches_file(&r, path), "the file is that of an undisturbed run", NULL);
         run_destroy(&found);
