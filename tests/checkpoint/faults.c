@@ -36,12 +36,17 @@ static struct {
     int error; /* errno of FAIL */
     int calls; /* so far */
     const char *struck;
+    char order[64]; /* first letters of the calls, in order */
 } plan;
 
 /* Whether the fault strikes the call that is just made. */
 static bool strikes(const char *call)
 {
-    if (!plan.armed || plan.calls++ != plan.at || plan.kind == NO_FAULT)
+    if (!plan.armed)
+        return false;
+    if (plan.calls < (int)sizeof plan.order - 1)
+        plan.order[plan.calls] = call[0] == 'f' && call[1] == 'c' ? 'm' : call[0];
+    if (plan.calls++ != plan.at || plan.kind == NO_FAULT)
         return false;
     plan.struck = call;
     if (plan.kind == KILL_BEFORE)
@@ -169,6 +174,7 @@ static void arm(fault kind, int at, int error)
     plan.error = error;
     plan.calls = 0;
     plan.struck = NULL;
+    memset(plan.order, 0, sizeof plan.order);
     plan.armed = true;
 }
 
@@ -202,12 +208,21 @@ static void describe(const char *what, int at)
     (void)fprintf(stderr, "at call %d (%s): %s\n", at, plan.struck ? plan.struck : "none", what);
 }
 
-/* Number of system calls that one save makes. */
+/*
+ * Number of system calls that one save makes. Their order is what the disk needs: open, the mode, writes, flush, close,
+ * rename; then the directory is opened, flushed and closed.
+ */
 static int count_calls(run *r)
 {
     arm(NO_FAULT, 0, 0);
     require(sut_optimizer_save(r->opt, path, NULL) == SUT_OK, "an undisturbed save", r);
     plan.armed = false;
+    const char *p = plan.order;
+    require(p[0] == 'o' && p[1] == 'm' && p[2] == 'w', "open, fchmod, write", NULL);
+    p += 2;
+    while (*p == 'w')
+        p++;
+    require(strcmp(p, "fcrofc") == 0, "fsync, close, rename, open, fsync, close", NULL);
     return plan.calls;
 }
 

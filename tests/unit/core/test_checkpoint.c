@@ -379,6 +379,60 @@ static void every_surgery_resumes(void **state)
     }
 }
 
+/* Weights that another surgery left behind are not taken over by one that stays. */
+static void kept_weights_belong_to_their_surgery(void **state)
+{
+    (void)state;
+    run nash, nash_too, sum;
+    run *const both[2] = {&nash, &nash_too};
+    sut_optimizer_config config;
+    sut_checkpoint_config keep;
+    sut_checkpoint_config_init(&keep);
+    keep.restore_settings = 0;
+    for (int k = 0; k < 2; k++) {
+        prepare(both[k], &config, SUT_OPTIMIZER_ADAM, 0);
+        sut_surgery_config_init(&config.surgery, SUT_SURGERY_NASH);
+        config.surgery.nash_update_every = 5;
+        start(both[k], &config);
+    }
+    create(&sum, SUT_OPTIMIZER_ADAM);
+    steps(&nash, 2);
+    steps(&sum, 2);
+    bytes from_nash = save(&nash), from_sum = save(&sum);
+    assert_int_equal(sut_optimizer_load_memory(nash_too.opt, from_nash.data, from_nash.size, &keep), SUT_OK);
+    assert_int_equal(nash_too.opt->kept_for, 3);
+    assert_int_equal(sut_optimizer_load_memory(sum.opt, from_nash.data, from_nash.size, &keep), SUT_OK);
+    assert_int_equal(sum.opt->kept_for, 0);
+    free(from_nash.data);
+    free(from_sum.data);
+    destroy(&nash);
+    destroy(&nash_too);
+    destroy(&sum);
+}
+
+/* Refused steps are counted on. */
+static void skipped_steps_travel(void **state)
+{
+    (void)state;
+    run a, b;
+    create(&a, SUT_OPTIMIZER_SGD);
+    create(&b, SUT_OPTIMIZER_SGD);
+    steps(&a, 1);
+    const float kept = ((float *)a.grad[0][0])[0];
+    ((float *)a.grad[0][0])[0] = NAN;
+    const void *grads[N_LOSSES * N_TENSORS] = {a.grad[0][0]};
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(sut_optimizer_step(a.opt, grads, NULL, NULL), SUT_ERROR_NOT_FINITE);
+    ((float *)a.grad[0][0])[0] = kept;
+    bytes file = save(&a);
+    load(&b, file);
+    assert_int_equal(sut_optimizer_skipped_steps(b.opt), 3);
+    same_state(&a, &b);
+    free(file.data);
+    destroy(&a);
+    destroy(&b);
+}
+
 /* C033 */
 static void state_follows_names(void **state)
 {
@@ -977,6 +1031,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(options_come_before_what_follows_from_them),
         cmocka_unit_test(every_optimizer_resumes),
         cmocka_unit_test(every_surgery_resumes),
+        cmocka_unit_test(kept_weights_belong_to_their_surgery),
+        cmocka_unit_test(skipped_steps_travel),
         cmocka_unit_test(state_follows_names),
         cmocka_unit_test(rates_after_a_resume),
         cmocka_unit_test(a_snapshot_is_a_copy),

@@ -273,6 +273,8 @@ static void refuses_bad_text(void **state)
     refused("{\"\xf4\x90\x80\x80\":{}}", 0, "utf8"); /* beyond U+10FFFF */
     refused("{\"\\ud800\":{}}", 0, "utf8");          /* lone surrogate escapes */
     refused("{\"\\udc00x\":{}}", 0, "utf8");
+    refused("{\"\\ud83d\\u0041\":{}}", 0, "utf8");
+    refused("{\"\\ud83d\\ue000\":{}}", 0, "utf8");
     refused("{\"a\\u0000b\":{}}", 0, "name");
     refused("{" A("[1]", "0", "4") "," A("[1]", "0", "4") "}", 4, "duplicate");
     refused("{" A("[1]", "0", "4") ",\"\\u0061\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
