@@ -66,11 +66,14 @@ SUT_API sut_status sut_optimizer_save(sut_optimizer *opt, const char *path, cons
  * Load from a file into an optimizer that was created with the same method, tensors (by name, shape, dtype) and m.
  *
  * Tensors are matched by name, in any order. Everything is read and checked before anything is changed.
- * Settings in the file replace those of the optimizer unless `restore_settings` is 0; set_hyper and the like after the
- * load have the last word.
- * @return SUT_OK; SUT_ERROR_IO, SUT_ERROR_CORRUPT (not a state file, damaged: the text names the field), SUT_ERROR_MISMATCH
- *         (the text names method, tensor, shape, dtype or what is missing), SUT_ERROR_OUT_OF_MEMORY. The optimizer is then
- *         exactly as before.
+ * Settings in the file (hyper-parameters of each group, alignment, schedule, surgery, and the seed of the context) replace
+ * those here unless `restore_settings` is 0; set_hyper and the like after the load have the last word. Arrays that the
+ * caller lends (`preference`, `order`) are not in the file: those given at creation stay in use. Settings that shape the
+ * state (momentum, amsgrad, centered) must have been given at creation.
+ * Needs memory for the file beside the optimizer while it runs.
+ * @return SUT_OK; SUT_ERROR_IO, SUT_ERROR_CORRUPT (not a safetensors file, damaged: the text names the field),
+ *         SUT_ERROR_MISMATCH (a sound file that does not fit: the text names method, tensor, shape, dtype or what is
+ *         missing), SUT_ERROR_OUT_OF_MEMORY, SUT_ERROR_SEQUENCE. The optimizer is then exactly as before.
  */
 SUT_API sut_status sut_optimizer_load(sut_optimizer *opt, const char *path, const sut_checkpoint_config *config);
 
