@@ -85,6 +85,8 @@ void sut_context_config_init_sized(sut_context_config *config, size_t struct_siz
     defaults.backend = SUT_BACKEND_AUTO;
     defaults.n_threads = SUT_THREADS_AUTO;
     defaults.isa = SUT_ISA_AUTO;
+    if (!config)
+        return;
     memset(config, 0, struct_size);
     memcpy(config, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
 }

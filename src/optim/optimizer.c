@@ -31,12 +31,16 @@ void sut_optimizer_config_init_sized(sut_optimizer_config *config, size_t struct
     defaults.correction_distance_tol = 1e-8;
     defaults.check = SUT_CHECK_GRADIENTS;
     sut_schedule_init(&defaults.schedule, SUT_SCHEDULE_CONSTANT);
+    if (!config)
+        return;
     memset(config, 0, struct_size);
     memcpy(config, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
 }
 
 void sut_report_init_sized(sut_report *report, size_t struct_size)
 {
+    if (!report)
+        return;
     memset(report, 0, struct_size);
     report->struct_size = struct_size;
 }
@@ -468,8 +472,10 @@ void sut_optimizer_destroy(sut_optimizer *opt)
 
 sut_status sut_optimizer_get_hyper(const sut_optimizer *opt, int group, sut_hyper *hyper_out)
 {
-    if (!opt || !hyper_out)
+    if (!opt)
         return SUT_ERROR_INVALID_ARGUMENT;
+    if (!hyper_out)
+        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "sut_optimizer_get_hyper: hyper_out is NULL");
     if (group < 0 || group >= opt->n_groups)
         SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE, "group is %d; there are %d groups", group, opt->n_groups);
     *hyper_out = opt->group[group];
