@@ -53,7 +53,7 @@ static void put_string(writer *w, const char *string)
         if (simple)
             (void)snprintf(text, sizeof text, "\\%c", short_to[simple - short_from]);
         else
-            (void)snprintf(text, sizeof text, "\\u%04x", (unsigned)*p);
+            (void)snprintf(text, sizeof text, "\\u%04x", (unsigned)(unsigned char)*p & 0xffu);
         put(w, text);
     }
     put(w, "\"");
