@@ -75,6 +75,10 @@ static bool plan(pinn_batch *b)
         b->n_tasks += (tiles_of_loss(b, loss) + TILES_PER_TASK - 1) / TILES_PER_TASK;
     free(b->tasks);
     free(b->rows);
+    b->tasks = NULL;
+    b->rows = NULL;
+    if (b->n_tasks == 0)
+        return false;
     b->tasks = calloc((size_t)b->n_tasks, sizeof *b->tasks);
     b->rows = aligned_alloc(NET_LINE, ((size_t)b->n_tasks * b->n_parameters * sizeof(double) + NET_LINE - 1) /
                                           NET_LINE * NET_LINE);

@@ -151,7 +151,7 @@ const pinn_problem pinn_burgers = {
     .steps = 30000,
     .lr = {1e-3, 1e-3},
     .final_lr = {1e-4, 1e-4},
-    .quick = {.steps = 5000, .points = 10000, .lr = 1e-3, .final_lr = 1e-4},
+    .quick = {.steps = 6000, .points = 2500, .lr = 2e-3, .final_lr = 1e-4},
     .rho_m = 0.1,
     .rho_v = 0.03,
     .grid = {256, 100},

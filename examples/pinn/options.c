@@ -125,7 +125,7 @@ static void *member(pinn_options *o, const row *row)
 static int row_of(const char *name)
 {
     int i = 0;
-    while (i < N_ROWS && strcmp(table[i].name, name))
+    while (i < N_ROWS && strcmp(table[i].name, name) != 0)
         i++;
     return i;
 }
@@ -166,7 +166,7 @@ static int add_setting(pinn_options *o, const char *text)
         return PINN_EXIT_USAGE;
     }
     int i = 0;
-    while (i < o->n_settings && (strncmp(o->settings[i].name, text, length) || o->settings[i].name[length]))
+    while (i < o->n_settings && (strncmp(o->settings[i].name, text, length) != 0 || o->settings[i].name[length]))
         i++;
     if (i == PINN_MAX_SETTINGS) {
         fprintf(stderr, "suture-pinn: --set: more than %d settings\n", PINN_MAX_SETTINGS);
@@ -235,7 +235,7 @@ static void complain(int code, char *const *argv)
         fprintf(stderr, "suture-pinn: %s needs a value\n", word);
         return;
     }
-    if (optopt && optopt < 256 && strncmp(word, "--", 2)) {
+    if (optopt && optopt < 256 && strncmp(word, "--", 2) != 0) {
         fprintf(stderr, "suture-pinn: unknown option -%c; options are words: see suture-pinn --help\n", optopt);
         return;
     }
@@ -457,14 +457,14 @@ static int continue_settings(pinn_options *o, json_t *settings)
     json_object_foreach(settings, name, value)
     {
         int i = 0;
-        while (i < n_given && strcmp(o->settings[i].name, name))
+        while (i < n_given && strcmp(o->settings[i].name, name) != 0)
             i++;
         const char *old = json_string_value(value) ? json_string_value(value) : "";
         char text[sizeof(pinn_setting) + 2];
         snprintf(text, sizeof text, "%s=%s", name, old);
         if (i == n_given && add_setting(o, text))
             return PINN_EXIT_USAGE;
-        if (i < n_given && strcmp(o->settings[i].value, old))
+        if (i < n_given && strcmp(o->settings[i].value, old) != 0)
             fprintf(stderr, "suture-pinn: --set %s=%s instead of the checkpoint's %s\n", name, o->settings[i].value,
                     old);
     }
@@ -474,7 +474,7 @@ static int continue_settings(pinn_options *o, json_t *settings)
 int pinn_options_continue(pinn_options *o, json_t *configuration)
 {
     const char *problem = json_string_value(json_object_get(configuration, "problem"));
-    if (!problem || strcmp(problem, o->problem->name)) {
+    if (!problem || strcmp(problem, o->problem->name) != 0) {
         fprintf(stderr, "suture-pinn: --resume %s: that is a run of %s, not of %s\n", o->resume,
                 problem ? problem : "something else", o->problem->name);
         return PINN_EXIT_USAGE;

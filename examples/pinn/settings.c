@@ -164,7 +164,7 @@ int pinn_settings_apply(const pinn_options *options, sut_optimizer_config *confi
             continue;
         }
         int i = 0;
-        while (i < N_ROWS && strcmp(rows[i].name, s->name))
+        while (i < N_ROWS && strcmp(rows[i].name, s->name) != 0)
             i++;
         if (i == N_ROWS)
             return unknown(s, config->method);

@@ -62,8 +62,11 @@ static result evaluate(const setting *s, const double *theta, uint64_t seed, int
 
 static bool same(const setting *s, const result *a, const result *b)
 {
-    bool equal = !memcmp(a->terms, b->terms, sizeof a->terms) &&
-                 !memcmp(a->losses, b->losses, (size_t)s->n_losses * sizeof a->losses[0]);
+    bool equal = true;
+    for (int i = 0; i < PINN_MAX_TERMS; i++)
+        equal &= a->terms[i] == b->terms[i];
+    for (int i = 0; i < s->n_losses; i++)
+        equal &= a->losses[i] == b->losses[i];
     for (int i = 0; i < s->n_losses; i++)
         equal &= !memcmp(a->gradients[i], b->gradients[i], a->n * s->kernels->real_size);
     return equal;
