@@ -76,7 +76,7 @@ typedef struct SUT_T(kernels) {
 #define SUT_TERMS(rule)                                    \
     SUT_T(terms) t = SUT_T(rule##_terms)(&c, F, s, g);     \
     if (F & SUT_RULE_DECOUPLED)                            \
-        t.base += c.wd * theta[k];
+        t.base += SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : c.wd * theta[k];
 
 #define SUT_U (t.base + t.num * SUT_T(inverse)(t.D))
 
@@ -184,8 +184,8 @@ typedef struct SUT_T(kernels) {
             const SUT_REAL p = pp[k];                                                                          \
             const SUT_REAL proposal = SUT_U;                                                                   \
             const SUT_REAL difference = p - proposal;                                                          \
-            /* D = Inf: the coordinate is frozen at its proposal and has nothing to realign. */                \
-            const SUT_REAL chi = difference != 0 ? t.D * difference : (SUT_REAL)0;                             \
+            /* D = Inf: no state would propose p. */                                                           \
+            const SUT_REAL chi = SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : t.D * difference;                      \
             theta[k] = theta[k] - c.lr * p;                                                                    \
             u[k] = proposal;                                                                                   \
             if (DEFERRED)                                                                                      \

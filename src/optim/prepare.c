@@ -71,7 +71,8 @@ void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, 
             .eps = h->eps,
             .rho_m = rho_m,
             .keep_v = 1 - rho_v,
-            .pull_v = rho_v,
+            .pull_v = sqrt(rho_v),
+            .pull_ga = rho_v,
             .inverse_W = h->momentum > 0 ? (1 - h->momentum) / (1 - pow(h->momentum, steps)) : 1,
         };
         keep(setting, &c, sizeof c);
@@ -99,7 +100,7 @@ void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, 
             .c2 = 1 / v_total,
             .rho_m = rho_m * m_total,
             .keep_v = 1 - rho_v,
-            .pull_v = rho_v * v_total,
+            .pull_v = sqrt(rho_v * v_total),
             .raw = raw ? 1 : 0,
         };
         keep(setting, &c, sizeof c);
@@ -123,7 +124,7 @@ void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, 
             .v_correction = 1 / v_total,
             .rho_m = c2 > 0 ? rho_m / c2 : 0,
             .keep_v = 1 - rho_v,
-            .pull_v = rho_v * v_total,
+            .pull_v = sqrt(rho_v * v_total),
             .inverse_W = 1 / (c1 + c2 * m_total),
         };
         keep(setting, &c, sizeof c);
@@ -148,7 +149,7 @@ void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, 
             .d_correction = 1 / sqrt(v_total),
             .rho_m = rho_m * m_total / r,
             .keep_v = 1 - rho_v,
-            .pull_v = rho_v * v_total,
+            .pull_v = sqrt(rho_v * v_total),
             .inverse_r = 1 / r,
         };
         keep(setting, &c, sizeof c);

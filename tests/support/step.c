@@ -24,15 +24,6 @@ static void end_contexts(void)
         sut_context_destroy(contexts[k].ctx);
 }
 
-static sut_isa wanted_isa(sut_isa isa)
-{
-    const char *const name = getenv("SUTURE_ISA");
-    for (int k = SUT_ISA_BASELINE; isa == SUT_ISA_AUTO && name && k <= SUT_ISA_AVX512; ++k)
-        if (!strcmp(name, sut_isa_name((sut_isa)k)))
-            return (sut_isa)k;
-    return isa;
-}
-
 sut_context *step_context(int n_threads, sut_isa isa)
 {
     for (int k = 0; k < n_contexts; ++k)
@@ -44,7 +35,7 @@ sut_context *step_context(int n_threads, sut_isa isa)
     sut_context_config config;
     sut_context_config_init(&config);
     config.n_threads = n_threads;
-    config.isa = wanted_isa(isa);
+    config.isa = isa;
     sut_context *ctx = NULL;
     const sut_status status = sut_context_create(&ctx, &config);
     if (status == SUT_ERROR_BACKEND && isa != SUT_ISA_AUTO)

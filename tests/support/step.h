@@ -21,8 +21,7 @@ enum { STEP_MAX_TENSORS = 48 };
 #endif
 #define STEP_ROUNDS(full, short) (STEP_SANITIZED ? (short) : (full))
 
-/* A context that lives as long as the program; SUT_ISA_AUTO obeys the environment variable SUTURE_ISA. NULL where the
- * instruction set is not available here. */
+/* A context that lives as long as the program. NULL where the instruction set is not available here. */
 sut_context *step_context(int n_threads, sut_isa isa);
 
 /* --- problems -------------------------------------------------------------------------------------------------------- */
@@ -71,7 +70,8 @@ typedef struct step_grads {
     sut_dtype dtype;
     int64_t length[STEP_MAX_TENSORS];
     void *memory[SUT_MAX_LOSSES * STEP_MAX_TENSORS];
-    const void *pointer[SUT_MAX_LOSSES * STEP_MAX_TENSORS]; /* what the calls take; set entries to NULL for absent ones */
+    const void
+        *pointer[SUT_MAX_LOSSES * STEP_MAX_TENSORS]; /* what the calls take; set entries to NULL for absent ones */
 } step_grads;
 
 step_grads *step_grads_new(const step_spec *spec);

@@ -17,7 +17,7 @@ typedef struct SUT_T(adam) {
     SUT_REAL beta1, one_beta1, beta2, one_beta2, eps;
     SUT_REAL c1, c2;         /* 1/(1 - beta^t) */
     SUT_REAL rho_m;          /* rho (1 - beta1^t) */
-    SUT_REAL keep_v, pull_v; /* 1 - rho', rho' (1 - beta2^t) */
+    SUT_REAL keep_v, pull_v; /* 1 - rho', and the root of rho' (1 - beta2^t) */
     SUT_REAL raw;            /* 1: the decay belongs to the target */
 } SUT_T(adam);
 
@@ -42,8 +42,9 @@ SUT_RULE void SUT_T(adam_realign)(const SUT_T(adam) *c, int f, SUT_REAL *s, SUT_
     (void)p;
     SUT_REAL change = chi;
     if (f & SUT_RULE_DECOUPLED)
-        change = chi + c->raw * (t.D * t.base);
+        change = chi + c->raw * (SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : t.D * t.base);
     const SUT_REAL q = t.num + change;
     s[0] += c->rho_m * change;
-    s[1] = SUT_T(positive)(c->keep_v * s[1] + c->pull_v * (q * q));
+    const SUT_REAL pull = c->pull_v * q;
+    s[1] = SUT_T(positive)(c->keep_v * s[1] + pull * pull);
 }

@@ -14,7 +14,7 @@ typedef struct SUT_T(nadam) {
     SUT_REAL beta1, one_beta1, beta2, one_beta2, eps;
     SUT_REAL c1, c2, v_correction; /* v_correction = 1/(1 - beta2^t) */
     SUT_REAL rho_m;                /* rho / c2 */
-    SUT_REAL keep_v, pull_v;       /* 1 - rho', rho' (1 - beta2^t) */
+    SUT_REAL keep_v, pull_v;       /* 1 - rho', and the root of rho' (1 - beta2^t) */
     SUT_REAL inverse_W;
 } SUT_T(nadam);
 
@@ -37,5 +37,6 @@ SUT_RULE void SUT_T(nadam_realign)(const SUT_T(nadam) *c, int f, SUT_REAL *s, SU
     (void)f, (void)p;
     const SUT_REAL q = (t.num + chi) * c->inverse_W;
     s[0] += c->rho_m * chi;
-    s[1] = SUT_T(positive)(c->keep_v * s[1] + c->pull_v * (q * q));
+    const SUT_REAL pull = c->pull_v * q;
+    s[1] = SUT_T(positive)(c->keep_v * s[1] + pull * pull);
 }

@@ -12,7 +12,8 @@
  *   RULE_realign(c, f, s, t, p, chi)   state moved towards the one that would have proposed p
  *
  * The constants begin with lr and wd. `f` is a compile-time constant of flags; `s` the state of one element. q is the constant gradient that, fed at every
- * step so far, makes the rule propose p; second moments are pulled towards q^2.
+ * step so far, makes the rule propose p; second moments are pulled towards q^2, as the square of (root of strength times q):
+ * with strength 0 nothing changes even where q^2 overflows.
  */
 #ifndef SUT_OPTIM_RULES_PRELUDE_H
 #define SUT_OPTIM_RULES_PRELUDE_H

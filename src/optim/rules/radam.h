@@ -16,7 +16,7 @@ typedef struct SUT_T(radam) {
     SUT_REAL num;            /* r/(1 - beta1^t) */
     SUT_REAL d_correction;   /* 1/sqrt(1 - beta2^t) */
     SUT_REAL rho_m;          /* rho (1 - beta1^t)/r */
-    SUT_REAL keep_v, pull_v; /* 1 - rho', rho' (1 - beta2^t) */
+    SUT_REAL keep_v, pull_v; /* 1 - rho', and the root of rho' (1 - beta2^t) */
     SUT_REAL inverse_r;
 } SUT_T(radam);
 
@@ -41,5 +41,6 @@ SUT_RULE void SUT_T(radam_realign)(const SUT_T(radam) *c, int f, SUT_REAL *s, SU
     (void)f, (void)p;
     const SUT_REAL q = (t.num + chi) * c->inverse_r;
     s[0] += c->rho_m * chi;
-    s[1] = SUT_T(positive)(c->keep_v * s[1] + c->pull_v * (q * q));
+    const SUT_REAL pull = c->pull_v * q;
+    s[1] = SUT_T(positive)(c->keep_v * s[1] + pull * pull);
 }

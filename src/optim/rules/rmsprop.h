@@ -16,18 +16,16 @@ typedef struct SUT_T(rmsprop) {
     SUT_REAL lr, wd;
     SUT_REAL alpha, one_alpha, mu, eps;
     SUT_REAL rho_m;
-    SUT_REAL keep_v, pull_v; /* 1 - rho', rho' */
+    SUT_REAL keep_v, pull_v, pull_ga; /* 1 - rho', the root of rho', rho' */
     SUT_REAL inverse_W;
 } SUT_T(rmsprop);
 
 SUT_RULE SUT_REAL SUT_T(rmsprop_D)(const SUT_T(rmsprop) *c, int f, const SUT_REAL *s)
 {
-    /* Where the square has overflowed D stays Inf: the coordinate proposes 0. */
+    /* Where the square has overflowed D stays Inf: the coordinate proposes 0, its momentum included. */
     SUT_REAL v = s[0];
     if (f & RMSPROP_CENTERED)
-        v = s[0] <= (SUT_REAL)(sizeof(SUT_REAL) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308)
-                ? SUT_T(positive)(s[0] - s[2] * s[2])
-                : s[0];
+        v = SUT_T(overflowed)(v) ? v : SUT_T(positive)(v - s[2] * s[2]);
     return SUT_T(root)(v) + c->eps;
 }
 
@@ -45,7 +43,7 @@ SUT_RULE SUT_T(terms) SUT_T(rmsprop_terms)(const SUT_T(rmsprop) *c, int f, const
     SUT_T(terms) t = {g, SUT_T(rmsprop_D)(c, f, s), 0};
     if (f & RMSPROP_MOMENTUM) {
         t.num = 0;
-        t.base = s[1];
+        t.base = SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : s[1];
     }
     return t;
 }
@@ -56,7 +54,10 @@ SUT_RULE void SUT_T(rmsprop_realign)(const SUT_T(rmsprop) *c, int f, SUT_REAL *s
     const SUT_REAL q = t.D * p * c->inverse_W;
     if (f & RMSPROP_MOMENTUM)
         s[1] += c->rho_m * (chi * SUT_T(inverse)(t.D));
-    s[0] = SUT_T(positive)(c->keep_v * s[0] + c->pull_v * (q * q));
+    const SUT_REAL pull = c->pull_v * q;
+    /* Where the square has overflowed q is Inf * 0: the coordinate does not move and has nothing to realign. */
+    const int frozen = SUT_T(overflowed)(t.D);
+    s[0] = frozen ? s[0] : SUT_T(positive)(c->keep_v * s[0] + pull * pull);
     if (f & RMSPROP_CENTERED)
-        s[2] = c->keep_v * s[2] + c->pull_v * q;
+        s[2] = frozen ? s[2] : c->keep_v * s[2] + c->pull_ga * q;
 }

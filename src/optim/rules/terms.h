@@ -11,6 +11,12 @@ SUT_RULE SUT_REAL SUT_T(positive)(SUT_REAL x)
     return x > (SUT_REAL)0 ? x : (SUT_REAL)0;
 }
 
+/* Inf or NaN. */
+SUT_RULE int SUT_T(overflowed)(SUT_REAL x)
+{
+    return !(x <= (SUT_REAL)(sizeof(SUT_REAL) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308));
+}
+
 SUT_RULE SUT_REAL SUT_T(root)(SUT_REAL x)
 {
     return sizeof(SUT_REAL) == 4 ? (SUT_REAL)sqrtf((float)x) : (SUT_REAL)sqrt((double)x);

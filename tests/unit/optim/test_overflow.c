@@ -1,0 +1,157 @@
+/*
+ * Numbers at the ends of f32. Gradients whose squares overflow are accepted: the second moment becomes Inf and the coordinate
+ * proposes nothing, but nothing ever becomes NaN, neither in that step nor later, and no second moment is lost. Gradients
+ * whose squares underflow are aligned like any other.
+ */
+#include "support/step.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    double rho_m, rho_v;
+} strengths[] = {{0, 0}, {0.37, 0.21}, {1, 0}};
+
+static void no_nan(const step_run *run, const char *what)
+{
+    for (int64_t k = 0; k < run->spec.length[0]; ++k) {
+        if (!isfinite(step_theta(run, 0, k)))
+            fail_msg("%s: parameter %lld is %g", what, (long long)k, step_theta(run, 0, k));
+        const char *slot;
+        for (int s = 0; (slot = sut_optimizer_state_name(run->opt, s)) != NULL; ++s)
+            if (strcmp(slot, "mu_prod") != 0 && isnan(step_state(run, slot, 0, k)))
+                fail_msg("%s: %s[%lld] is NaN", what, slot, (long long)k);
+    }
+}
+
+static bool has_slot(const step_run *run, const char *name)
+{
+    const char *slot;
+    for (int s = 0; (slot = sut_optimizer_state_name(run->opt, s)) != NULL; ++s)
+        if (!strcmp(slot, name))
+            return true;
+    return false;
+}
+
+/* Element 3 and a few others are huge in some losses; the rest is ordinary. */
+static void huge_gradients(void **state)
+{
+    (void)state;
+    enum { N = 40, HUGE_STEPS = 3, STEPS = 8 };
+    for (int method = 0; method < SUT_OPTIMIZER_COUNT; ++method)
+        for (int variant = 0; variant < step_n_variants((sut_optimizer_method)method); ++variant)
+            for (int k = 0; k < 24; ++k) {
+                step_spec spec;
+                sut_hyper unused;
+                char what[300];
+                if (!step_variant((sut_optimizer_method)method, variant, &unused))
+                    break;
+                step_spec_init(&spec, (sut_optimizer_method)method, variant);
+                spec.dtype = SUT_DTYPE_F32;
+                spec.length[0] = N;
+                spec.config.n_losses = 3;
+                spec.config.metric = (sut_metric)(k % 2);
+                spec.config.rho_m = strengths[k / 2 % 3].rho_m;
+                spec.config.rho_v = strengths[k / 2 % 3].rho_v;
+                spec.config.realign_raw = k / 6 % 2;
+                const bool everywhere = k / 12 == 1;
+                step_run *const run = step_open(step_context(1, SUT_ISA_AUTO), &spec);
+                step_grads *const g = step_grads_new(&spec);
+                test_random r = {spec.seed + (uint64_t)k};
+                int projections = 0;
+                for (int t = 0; t < STEPS; ++t) {
+                    sut_report report;
+                    step_grads_conflict(g, &r);
+                    for (int64_t j = 3; j < N && t < HUGE_STEPS; j += everywhere ? 1 : 7)
+                        for (int i = 0; i < 3; ++i)
+                            step_grad_set(g, i, 0, j, (i % 2 ? -1e30 : 1e30) * (1 + 0.1 * test_normal(&r)));
+                    step_do(run, g, &report);
+                    projections += report.projected;
+                    (void)snprintf(what, sizeof what, "%s, metric %d, rho %g and %g, step %d",
+                                   step_variant_name((sut_optimizer_method)method, variant), k % 2, spec.config.rho_m,
+                                   spec.config.rho_v, t);
+                    no_nan(run, what);
+                    if (has_slot(run, "v") && !isinf(step_state(run, "v", 0, 3)))
+                        fail_msg("%s: v[3] is %g", what, step_state(run, "v", 0, 3));
+                }
+                assert_true(projections > 0);
+                step_grads_free(g);
+                step_close(run);
+            }
+}
+
+/*
+ * Scaling the gradients by a power of two scales SGD's proposal and divides the multipliers: p is the same to the bit,
+ * times that power, as long as f32 itself can hold it; and conflicts are seen at every scale.
+ */
+static void conflicts_are_seen_at_every_scale(void **state)
+{
+    (void)state;
+    for (int m = 2; m <= 5; ++m)
+        for (int exponent = -100; exponent <= 100; exponent += 25) {
+            step_spec spec;
+            step_spec_init(&spec, SUT_OPTIMIZER_SGD, 0);
+            spec.dtype = SUT_DTYPE_F32;
+            spec.length[0] = 1000;
+            spec.config.n_losses = m;
+            spec.theta_scale = 0;
+            step_run *const run = step_open(step_context(1, SUT_ISA_AUTO), &spec);
+            step_grads *const g = step_grads_new(&spec);
+            test_random r = {(uint64_t)m};
+            step_grads_conflict(g, &r);
+            for (int i = 0; i < m; ++i)
+                for (int64_t k = 0; k < spec.length[0]; ++k)
+                    step_grad_set(g, i, 0, k, ldexp(step_grad_get(g, i, 0, k), exponent));
+            sut_report report;
+            step_do(run, g, &report);
+            if (!report.projected || !(report.primal <= 1e-6) || report.conflict_p || !report.conflict_u)
+                fail_msg("m = %d, scale 2^%d: projected %d, primal %g", m, exponent, report.projected, report.primal);
+            step_grads_free(g);
+            step_close(run);
+        }
+}
+
+/* Coordinates without a metric (eps = 0, v = 0) propose 0, whatever is asked of them later. */
+static void no_metric_no_step(void **state)
+{
+    (void)state;
+    for (int method = 0; method < SUT_OPTIMIZER_COUNT; ++method)
+        for (int variant = 0; variant < step_n_variants((sut_optimizer_method)method); ++variant)
+            for (int dtype = SUT_DTYPE_F32; dtype <= SUT_DTYPE_F64; ++dtype) {
+                step_spec spec;
+                sut_hyper unused;
+                if (!step_variant((sut_optimizer_method)method, variant, &unused))
+                    break;
+                step_spec_init(&spec, (sut_optimizer_method)method, variant);
+                spec.dtype = (sut_dtype)dtype;
+                spec.config.hyper.eps = 0;
+                spec.config.hyper.weight_decay = 0;
+                spec.config.hyper.initial_accumulator_value = 0;
+                step_run *const run = step_open(step_context(1, SUT_ISA_AUTO), &spec);
+                step_grads *const g = step_grads_new(&spec);
+                test_random r = {7};
+                const double kept = step_theta(run, 0, 5);
+                for (int t = 0; t < 4; ++t) {
+                    step_grads_conflict(g, &r);
+                    for (int i = 0; i < 2; ++i)
+                        step_grad_set(g, i, 0, 5, 0);
+                    step_do(run, g, NULL);
+                    no_nan(run, step_variant_name((sut_optimizer_method)method, variant));
+                    if (step_theta(run, 0, 5) != kept)
+                        fail_msg("%s moved a parameter without gradient",
+                                 step_variant_name((sut_optimizer_method)method, variant));
+                }
+                step_grads_free(g);
+                step_close(run);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(huge_gradients),
+        cmocka_unit_test(conflicts_are_seen_at_every_scale),
+        cmocka_unit_test(no_metric_no_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
