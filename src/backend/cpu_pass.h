@@ -296,6 +296,22 @@ static void SUT_T(fused_with_sums)(const SUT_T(chunk) *c, SUT_T(block) *b, const
         theta[k] = theta[k] - lr * u[k];
 }
 
+/* p = (u + chi/D) + chi'/D: what is left of the cancellation in the first sum is repaired by the second. */
+static void SUT_T(corrected_update)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT_REAL *const *g, const double *chi,
+                                    int64_t n)
+{
+    const bool natural = c->pass->update == SUT_UPDATE_NATURAL;
+    double correction[SUT_MAX_LOSSES], more[SUT_BLOCK];
+    for (int r = 0; r < c->n_rows; ++r)
+        correction[r] = c->pass->correction[c->row[r]];
+    SUT_T(combine)(g, correction, c->n_rows, n, more);
+    c->kernels->terms(b);
+    for (int64_t k = 0; k < n; ++k) {
+        const double inverse = natural ? (double)b->r[k] : 1.0;
+        b->p[k] = (SUT_REAL)(((double)b->u[k] + chi[k] * inverse) + more[k] * inverse);
+    }
+}
+
 /* The last pass of one block. `chi` holds SUT_BLOCK doubles of scratch. */
 static void SUT_T(apply_block)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT_REAL *const *g, double *chi, int64_t n,
                                int64_t offset)
@@ -330,10 +346,12 @@ static void SUT_T(apply_block)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT
             lambda[r] = pass->lambda[c->row[r]];
         SUT_T(combine)(g, lambda, c->n_rows, n, chi);
     }
-    if (pass->update == SUT_UPDATE_NATURAL) {
+    if (pass->update == SUT_UPDATE_NATURAL && !pass->correction) {
         kernels->apply_chi[pass->realign](b);
     } else {
-        if (pass->update == SUT_UPDATE_EUCLIDEAN) {
+        if (pass->correction && pass->update <= SUT_UPDATE_EUCLIDEAN) {
+            SUT_T(corrected_update)(c, b, g, chi, n);
+        } else if (pass->update == SUT_UPDATE_EUCLIDEAN) {
             kernels->terms(b);
             for (int64_t k = 0; k < n; ++k)
                 b->p[k] = (SUT_REAL)((double)b->u[k] + chi[k]);

@@ -48,8 +48,9 @@ typedef struct sut_optimizer_tensor {
 /* What the m x m algebra decided about a proposal. */
 typedef struct sut_solution {
     sut_update_kind update;
-    bool careful, realign, measured;
+    bool careful, realign, measured, corrected;
     double lambda[SUT_MAX_LOSSES]; /* on the rows as given, sign of maximize not included */
+    double correction[SUT_MAX_LOSSES]; /* where `corrected`: what lambda has no digits for, see sut_step_pass */
     double uMu;
     double pp, dd; /* |p|^2, |p - u|^2 where `measured` */
 } sut_solution;
@@ -89,7 +90,7 @@ struct sut_optimizer {
     bool direct;
     double weights[SUT_MAX_LOSSES];       /* w, clipping included */
     double signed_weights[SUT_MAX_LOSSES];/* as the passes take them: sign of maximize included */
-    double signed_lambda[SUT_MAX_LOSSES];
+    double signed_lambda[SUT_MAX_LOSSES], signed_correction[SUT_MAX_LOSSES];
     double norm[SUT_MAX_LOSSES];
     double b[SUT_MAX_LOSSES];
     double uu, uMu;

@@ -24,6 +24,11 @@
 #define SUT_CONFLICT_COS 1e-6
 /* |p| below this times |u| is zero: no direction near u hurts no loss. */
 #define SUT_ZERO_UPDATE 1e-10
+/* A sum of f32 products below this many an element has lost digits to underflow. */
+#define SUT_TINY_F32 1e-36
+/* Refinements end when feasibility and complementarity hold to this, or after so many passes. */
+#define SUT_RESIDUAL 1e-14
+#define SUT_MAX_REFINEMENTS 8
 /* Rows shorter than this times the longest impose nothing. */
 #define SUT_ZERO_ROW 1e-150
 
@@ -332,6 +337,24 @@ static void repeat_sums(sut_optimizer *opt, const void *const *grads)
     take_sums(opt, pass.want_metric);
 }
 
+/* A proposal that is applied as it is comes from the ordinary arithmetic, whatever the sums were taken in. */
+static bool is_careful(const sut_solution *s)
+{
+    return s->careful && s->update != SUT_UPDATE_PROPOSAL;
+}
+
+/* The multipliers as the passes take them: sign of maximize included. */
+static void set_multipliers(sut_optimizer *opt, const sut_solution *s, sut_step_pass *pass)
+{
+    const double sign = opt->config.maximize ? -1 : 1;
+    for (int i = 0; i < opt->config.n_losses; ++i) {
+        opt->signed_lambda[i] = sign * s->lambda[i];
+        opt->signed_correction[i] = sign * s->correction[i];
+    }
+    pass->lambda = opt->signed_lambda;
+    pass->correction = s->corrected ? opt->signed_correction : NULL;
+}
+
 /* G p, |p|^2 and |p - u|^2 of the p that lambda stands for; nothing is written but `p_out`. */
 static void measure(sut_optimizer *opt, const void *const *grads, const sut_solution *s, void *const *p_out, double *slack,
                     double *pp, double *pu, double *dd)
@@ -339,11 +362,9 @@ static void measure(sut_optimizer *opt, const void *const *grads, const sut_solu
     const int m = opt->config.n_losses;
     const double sign = opt->config.maximize ? -1 : 1;
     sut_step_pass pass = base_pass(opt, grads, SUT_PASS_MEASURE);
-    for (int i = 0; i < m; ++i)
-        opt->signed_lambda[i] = sign * s->lambda[i];
     pass.update = s->update;
-    pass.lambda = opt->signed_lambda;
-    pass.careful = s->careful;
+    set_multipliers(opt, s, &pass);
+    pass.careful = is_careful(s);
     pass.want_sums = true;
     pass.p_out = p_out;
     opt->ctx->ops->step(opt->ctx, &pass);
@@ -354,20 +375,30 @@ static void measure(sut_optimizer *opt, const void *const *grads, const sut_solu
     *dd = opt->sums[SUT_SUM_DD];
 }
 
-/* Multipliers for right-hand side b, on the live rows. False: the solver gave up, which is a bug. */
-static bool multipliers(sut_optimizer *opt, const double *b, double *lambda)
+/*
+ * Multipliers from the sums in hand, on the live rows; `violation_out`: the largest cosine by which they still leave the
+ * cone, as far as these sums can tell (rows that depend on each other to their rounding are not told apart). False: the
+ * solver gave up, which is a bug.
+ */
+static bool multipliers(sut_optimizer *opt, double *lambda, double *violation_out)
 {
     const int m = opt->config.n_losses;
-    double live_b[SUT_MAX_LOSSES];
+    double b[SUT_MAX_LOSSES], slack[SUT_MAX_LOSSES];
+    memcpy(b, opt->b, sizeof b);
     for (int i = 0; i < m; ++i) {
-        live_b[i] = b[i];
         if (is_zero_row(opt, i)) {
-            live_b[i] = 0;
+            b[i] = 0;
             for (int j = 0; j < m; ++j)
                 opt->K[i * m + j] = opt->K[j * m + i] = 0;
         }
     }
-    return sut_nnqp(opt->K, live_b, m, lambda, NULL, opt->work) >= 0;
+    if (sut_nnqp(opt->K, b, m, lambda, slack, opt->work) < 0)
+        return false;
+    *violation_out = 0;
+    for (int i = 0; i < m; ++i)
+        if (!is_zero_row(opt, i))
+            *violation_out = fmax(*violation_out, -slack[i] / (opt->norm[i] * sqrt(opt->uu)));
+    return true;
 }
 
 /*
@@ -396,12 +427,92 @@ static double amplification(const sut_optimizer *opt, const double *lambda, doub
     return worst / sqrt(*reduction_out > 1e-30 ? *reduction_out : 1e-30);
 }
 
+/*
+ * How far the measured s = G p is from what it ought to be: the larger of |s_i| as a cosine and |lambda_i s_i| / |u|_M^2 of
+ * the rows that push, -s_i as a cosine of the others. *outside_out: the others are clearly worse, so that the set of rows
+ * that push is in doubt. (A row opposed to one that pushes has the same cosine.)
+ */
+static double residual(const sut_optimizer *opt, const sut_solution *s, const double *slack, bool *outside_out)
+{
+    double pushing = 0, others = 0;
+    for (int i = 0; i < opt->config.n_losses; ++i) {
+        if (is_zero_row(opt, i))
+            continue;
+        const double lambda = s->lambda[i] + s->correction[i];
+        const bool pushes = lambda > 0;
+        double x = (pushes ? fabs(slack[i]) : -slack[i]) / (opt->norm[i] * sqrt(s->pp));
+        if (pushes && opt->uMu > 0)
+            x = fmax(x, fabs(lambda * slack[i]) / opt->uMu);
+        double *const worst = pushes ? &pushing : &others;
+        *worst = fmax(*worst, x);
+    }
+    *outside_out = others > 2 * pushing;
+    return fmax(pushing, others);
+}
+
+/*
+ * Measure G p before anything is applied and, where the sums were too coarse (`ill`), repair p while that helps:
+ * K_PP correction = -s_P. Multipliers of nearly dependent rows are of the order 1/angle; what is left of s is below their
+ * last digit and goes into a correction of its own. If a row that does not push is violated, the set of rows is looked for
+ * again, once. The best of all rounds stays.
+ */
+static void refine(sut_optimizer *opt, const void *const *grads, sut_solution *s, bool ill)
+{
+    const int m = opt->config.n_losses;
+    double slack[SUT_MAX_LOSSES], total[SUT_MAX_LOSSES], delta[SUT_MAX_LOSSES], pu, best_residual = HUGE_VAL;
+    bool searched = false, outside;
+    s->corrected = ill; /* p is formed in the same way in each round */
+    sut_solution best = *s;
+    for (int round = 0;; ++round) {
+        measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd);
+        if (!ill || sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(opt->uu))
+            return;
+        const double now = residual(opt, s, slack, &outside);
+        const bool helped = now <= 0.5 * best_residual;
+        if (now < best_residual) {
+            best_residual = now;
+            best = *s;
+        }
+        if (now <= SUT_RESIDUAL || round == SUT_MAX_REFINEMENTS || (!helped && searched))
+            break;
+        for (int i = 0; i < m; ++i)
+            total[i] = s->lambda[i] + s->correction[i];
+        if (helped && !outside && sut_nnqp_correction(opt->K, slack, m, total, delta, opt->work)) {
+            for (int i = 0; i < m; ++i)
+                s->correction[i] += delta[i];
+            continue;
+        }
+        if (searched || sut_nnqp_resolve(opt->K, slack, m, total, opt->work) < 0)
+            break;
+        searched = true;
+        best_residual = HUGE_VAL; /* the new set is another candidate: it has to be measured against itself */
+        memcpy(s->lambda, total, sizeof s->lambda);
+        memset(s->correction, 0, sizeof s->correction);
+    }
+    *s = best;
+}
+
 static bool all_f64(const sut_optimizer *opt)
 {
     for (int64_t k = 0; k < opt->n_tensors; ++k)
         if (opt->tensor[k].count && opt->layout_dtype[k] != SUT_DTYPE_F64)
             return false;
     return true;
+}
+
+/* Sums from f32 lanes, of proposals and gradients of any size: none has overflowed or lost digits to underflow. */
+static bool in_range_of_f32(const sut_optimizer *opt)
+{
+    const int m = opt->config.n_losses;
+    const double least = SUT_TINY_F32 * (double)opt->layout.n_elements;
+    bool fine = opt->uu > least && opt->uMu > least && isfinite(opt->uu) && isfinite(opt->uMu);
+    for (int i = 0; i < m && fine; ++i) {
+        fine = is_zero_row(opt, i) || (opt->K[i * m + i] > least && opt->norm[i] * sqrt(opt->uu) > least);
+        fine = fine && isfinite(opt->b[i]);
+        for (int j = 0; j <= i; ++j)
+            fine = fine && isfinite(opt->K[i * m + j]);
+    }
+    return fine;
 }
 
 static sut_status solve(sut_optimizer *opt, const void *const *grads)
@@ -415,7 +526,7 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
     if (!may_project(opt))
         return SUT_OK;
     const bool f64 = all_f64(opt);
-    if (c->strict && !f64) {
+    if (!f64 && (c->strict || !in_range_of_f32(opt))) {
         repeat_sums(opt, grads);
         s->careful = true;
     }
@@ -423,19 +534,24 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
         return SUT_OK;
 
     /* f32: roundings of 6e-8 must stay below a third of the conflict threshold; f64: below 1e-13. */
-    double reduction;
-    if (!multipliers(opt, opt->b, s->lambda))
+    double reduction, left;
+    if (!multipliers(opt, s->lambda, &left))
         SUT_FAIL(opt->ctx, SUT_ERROR_INTERNAL, "the cone projection of step %lld did not end", (long long)opt->t);
-    if (!f64 && !s->careful && amplification(opt, s->lambda, &reduction) > 5) {
+    if (!f64 && !s->careful && (amplification(opt, s->lambda, &reduction) > 5 || left > SUT_CONFLICT_COS / 10)) {
         s->careful = true;
         repeat_sums(opt, grads);
         if (!(opt->uu > 0) || worst_cosine(opt) >= -c->conflict_cos_tol) {
             memset(s->lambda, 0, sizeof s->lambda);
             return SUT_OK;
         }
-        if (!multipliers(opt, opt->b, s->lambda))
+        if (!multipliers(opt, s->lambda, &left))
             SUT_FAIL(opt->ctx, SUT_ERROR_INTERNAL, "the cone projection of step %lld did not end", (long long)opt->t);
     }
+    bool pushed = false;
+    for (int i = 0; i < m; ++i)
+        pushed = pushed || s->lambda[i] > 0;
+    if (!pushed)
+        return SUT_OK; /* violated by less than the solver's rounding, or in coordinates that cannot move */
     s->uMu = opt->uMu;
     s->update = c->metric == SUT_METRIC_EUCLIDEAN ? SUT_UPDATE_EUCLIDEAN : SUT_UPDATE_NATURAL;
     const double violation = -worst_cosine(opt);
@@ -447,19 +563,8 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
                      sut_nnqp_condition(opt->K, m, s->lambda, opt->work) > 1e6;
     const bool unclear = violation <= 4 * c->correction_distance_tol;
     if (ill || unclear) {
-        double slack[SUT_MAX_LOSSES], pu;
         s->careful = s->careful || !f64;
-        measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd);
-        for (int round = 0; ill && round < 2; ++round) {
-            double delta[SUT_MAX_LOSSES];
-            if (sut_nnqp_correction(opt->K, slack, m, s->lambda, delta, opt->work)) {
-                for (int i = 0; i < m; ++i)
-                    s->lambda[i] += delta[i];
-            } else if (sut_nnqp_resolve(opt->K, slack, m, s->lambda, opt->work) < 0) {
-                SUT_FAIL(opt->ctx, SUT_ERROR_INTERNAL, "the cone projection of step %lld did not end", (long long)opt->t);
-            }
-            measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd);
-        }
+        refine(opt, grads, s, ill);
         s->measured = true;
         if (sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(opt->uu)) {
             s->update = SUT_UPDATE_ZERO;
@@ -486,16 +591,11 @@ static bool needs_gradient(const sut_optimizer *opt)
 /* G p and the lengths of p and p - u, into opt->sums, if `want_sums`. */
 static void finish(sut_optimizer *opt, const void *const *grads, const void *const *given, bool want_sums)
 {
-    const int m = opt->config.n_losses;
-    const double sign = opt->config.maximize ? -1 : 1;
     sut_solution *const s = &opt->solution;
     sut_step_pass pass = base_pass(opt, grads, SUT_PASS_APPLY);
-    for (int i = 0; i < m; ++i)
-        opt->signed_lambda[i] = sign * s->lambda[i];
     pass.update = given ? SUT_UPDATE_GIVEN : s->update;
-    pass.lambda = opt->signed_lambda;
-    /* A proposal that is applied as it is comes from the ordinary arithmetic, whatever the sums were taken in. */
-    pass.careful = s->careful && !given && s->update != SUT_UPDATE_PROPOSAL;
+    set_multipliers(opt, s, &pass);
+    pass.careful = is_careful(s) && !given;
     pass.realign = given ? opt->config.align == SUT_ALIGN_GUA : s->realign;
     pass.want_sums = want_sums && pass.update != SUT_UPDATE_PROPOSAL;
     pass.p_in = given;
@@ -553,7 +653,8 @@ static void report_step(const sut_optimizer *opt, const double *sums, bool given
     for (int i = 0; i < m; ++i) {
         const bool zero = is_zero_row(opt, i);
         const double slack = sums ? sign * sums[SUT_SUM_ROWS + i] : opt->b[i];
-        r->lambda[i] = given ? 0 : s->lambda[i];
+        const double lambda = s->lambda[i] + s->correction[i];
+        r->lambda[i] = given ? 0 : lambda;
         r->cos_u[i] = zero ? 0 : cosine(opt->b[i], opt->norm[i], r->norm_u);
         r->cos_p[i] = zero ? 0 : sums ? cosine(slack, opt->norm[i], r->norm_p) : r->cos_u[i];
         r->conflict_u |= r->cos_u[i] < -SUT_CONFLICT_COS;
@@ -561,10 +662,10 @@ static void report_step(const sut_optimizer *opt, const double *sums, bool given
         if (!sums || given)
             continue;
         r->primal = fmax(r->primal, -r->cos_p[i]);
-        r->dual = fmax(r->dual, -s->lambda[i]);
+        r->dual = fmax(r->dual, -lambda);
         if (s->uMu > 0)
-            r->complementarity = fmax(r->complementarity, fabs(s->lambda[i] * slack) / s->uMu);
-        gap += s->lambda[i] * slack;
+            r->complementarity = fmax(r->complementarity, fabs(lambda * slack) / s->uMu);
+        gap += lambda * slack;
     }
     if (sums && !given && s->uMu > 0)
         r->gap = fabs(gap) / s->uMu;

@@ -72,6 +72,9 @@ typedef struct sut_step_pass {
     const double *weights; /* m: a = sum w_i g_i (sign of maximize included) */
     bool exact_sum;        /* take that sum in double: the rows may cancel */
     const double *lambda;  /* m: chi = sum lambda_i g_i (likewise) */
+    /* m, or NULL: small corrections of lambda, whose chi is added to p after the rest of it was rounded. Multipliers of
+     * nearly dependent rows are too large to carry these digits. Needs SUT_REAL = double (`careful` for f32). */
+    const double *correction;
     bool careful;          /* f64 arithmetic and products for f32 tensors too */
     double u_scale;        /* a power of two that keeps the sums in range; 1 unless `careful` */
     bool realign;

@@ -16,7 +16,7 @@ typedef struct place {
 } place;
 
 /* The first is the reference. Each number of threads, each instruction set, and mixtures of the two. */
-static const place places[] = {{1, SUT_ISA_BASELINE}, {2, SUT_ISA_AVX2}, {7, SUT_ISA_BASELINE}, {1, SUT_ISA_AVX2},
+static const place places[] = {{1, SUT_ISA_BASELINE}, {2, SUT_ISA_AVX2},   {7, SUT_ISA_BASELINE}, {1, SUT_ISA_AVX2},
                                {3, SUT_ISA_AVX512},   {1, SUT_ISA_AVX512}, {3, SUT_ISA_AVX2}};
 enum { N_PLACES = sizeof places / sizeof *places };
 
