@@ -281,7 +281,7 @@ void step_grads_conflict(step_grads *g, test_random *r)
         for (int64_t j = 0; j < g->length[k]; ++j) {
             const double b = test_normal(r);
             for (int i = 0; i < g->m; ++i)
-                step_grad_set(g, i, k, j, (i % 2 ? -1 : 1) * (1 + 0.7 * i) * b + 0.8 * test_normal(r));
+                step_grad_set(g, i, k, j, (i % 2 ? -1 : 1) * (1 + 0.7 * i) * b + 0.4 * test_normal(r));
         }
 }
 
