@@ -74,19 +74,37 @@ static inline __attribute__((always_inline)) void sut_end_double(const double *s
 #define SUT_HOLD(x) ((void)0)
 #endif
 
-/* The frame of a loop with S sums over n elements: BODY(k) adds vectors, TAIL(l, k) single elements to sum lane l. */
+/*
+ * The frame of a loop with S sums over n elements: BODY(sum, k) adds vectors to sum[0..S), TAIL single elements to lane l of
+ * part[0..S). Vectors of the 16 lanes are taken together as long as 8 sums are in flight, so that few sums do not wait for
+ * each other.
+ */
 #define SUT_SUMS(real, S, BODY, TAIL)                                                                               \
-    enum { W = SUT_VECTOR / (int)sizeof(real) };                                                                    \
+    enum {                                                                                                          \
+        W = SUT_VECTOR / (int)sizeof(real),                                                                         \
+        ALL = SUT_LANES / W,                                                                                        \
+        WANTED = (S) >= 8 ? 1 : (S) >= 4 ? 2 : (S) >= 2 ? 4 : 8,                                                    \
+        TOGETHER = WANTED < ALL ? WANTED : ALL                                                                      \
+    };                                                                                                              \
     const int64_t full = n - n % SUT_LANES;                                                                         \
     const int rest = (int)(n - full);                                                                               \
     real part[S][SUT_LANES] __attribute__((aligned(64)));                                                           \
-    for (int v = 0; v < SUT_LANES; v += W) {                                                                        \
-        sut_vector_##real sum[S];                                                                                   \
-        _Pragma("GCC unroll 16") for (int s = 0; s < (S); ++s) sum[s] = sut_start_##real(lanes[s] + v);             \
-        for (int64_t k = v; k < full; k += SUT_LANES) {                                                             \
-            BODY                                                                                                    \
+    for (int first = 0; first < SUT_LANES; first += TOGETHER * W) {                                                 \
+        sut_vector_##real sums[TOGETHER][S];                                                                        \
+        _Pragma("GCC unroll 8") for (int v = 0; v < TOGETHER; ++v)                                                  \
+            _Pragma("GCC unroll 16") for (int s = 0; s < (S); ++s) sums[v][s] =                                     \
+                sut_start_##real(lanes[s] + first + v * W);                                                         \
+        for (int64_t block = first; block < full; block += SUT_LANES) {                                             \
+            _Pragma("GCC unroll 8") for (int v = 0; v < TOGETHER; ++v)                                              \
+            {                                                                                                       \
+                sut_vector_##real *const sum = sums[v];                                                             \
+                const int64_t k = block + v * W;                                                                    \
+                BODY                                                                                                \
+            }                                                                                                       \
         }                                                                                                           \
-        _Pragma("GCC unroll 16") for (int s = 0; s < (S); ++s) *(sut_vector_##real *)(part[s] + v) = sum[s];        \
+        _Pragma("GCC unroll 8") for (int v = 0; v < TOGETHER; ++v)                                                  \
+            _Pragma("GCC unroll 16") for (int s = 0; s < (S); ++s)                                                  \
+                *(sut_vector_##real *)(part[s] + first + v * W) = sums[v][s];                                       \
     }                                                                                                               \
     for (int l = 0; l < rest; ++l) {                                                                                \
         const int64_t k = full + l;                                                                                 \

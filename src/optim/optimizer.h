@@ -88,6 +88,7 @@ struct sut_optimizer {
     sut_gram gram_info;
     bool has_gram;
     bool direct;
+    double fresh_weights[SUT_MAX_LOSSES]; /* w before clipping */
     double weights[SUT_MAX_LOSSES];       /* w, clipping included */
     double signed_weights[SUT_MAX_LOSSES];/* as the passes take them: sign of maximize included */
     double signed_lambda[SUT_MAX_LOSSES], signed_correction[SUT_MAX_LOSSES];

@@ -143,6 +143,7 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
     }
     for (int i = 0; i < m; ++i)
         opt->norm[i] = opt->has_gram ? ldexp(sqrt(opt->gram[i * m + i]), opt->gram_info.exponent) : 0;
+    memcpy(opt->fresh_weights, opt->weights, sizeof opt->fresh_weights);
     if (c->clip_norm > 0) {
         double squared = 0;
         for (int i = 0; i < m; ++i)
@@ -216,7 +217,7 @@ static void prepare(sut_optimizer *opt)
         if (opt->kept_for > 0) {
             --opt->kept_for;
         } else {
-            memcpy(opt->kept_weights, opt->weights, sizeof opt->kept_weights);
+            memcpy(opt->kept_weights, opt->fresh_weights, sizeof opt->kept_weights);
             opt->kept_for = opt->config.surgery.nash_update_every - 1;
         }
     }
