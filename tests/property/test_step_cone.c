@@ -8,6 +8,7 @@
  * Nothing is taken from the library on trust: the cosines are computed here from the parameters' own change, and the update
  * is compared with a projection that is found by trying every set of tight rows (m <= 4) in long double.
  */
+#include "support/reference.h"
 #include "support/step.h"
 
 #include "optim/optimizer.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_N = 70, MAX_M = 12, REFERENCE_M = 4 };
+enum { MAX_N = 70, MAX_M = 12 };
 
 enum kind {
     RANDOM,
@@ -104,116 +105,25 @@ static void draw_rows(test_random *r, double scale, problem *x)
     }
 }
 
-/* --- the reference --------------------------------------------------------------------------------------------------- */
-
-typedef long double real;
-
-/*
- * Projection of u on the rows of `set` being tight, in the metric with inverse w: the components of u along the rows, made
- * orthonormal in that metric, are taken out. False when the rows depend on each other (another set has the same span).
- */
-static bool tight(const problem *x, const real *w, const real *u, unsigned set, real *p)
-{
-    real q[REFERENCE_M][MAX_N]; /* M-orthonormal basis of M^-1 g_i; coordinates with w = 0 are 0 */
-    int rank = 0;
-    for (int k = 0; k < x->n; ++k)
-        p[k] = u[k];
-    for (int i = 0; i < x->m; ++i) {
-        if (!(set >> i & 1))
-            continue;
-        real *const v = q[rank], before = 0, after = 0;
-        for (int k = 0; k < x->n; ++k) {
-            v[k] = w[k] * (real)x->G[i][k];
-            before += v[k] * (real)x->G[i][k];
-        }
-        if (before == 0)
-            return false;
-        for (int pass = 0; pass < 3; ++pass)
-            for (int j = 0; j < rank; ++j) {
-                real dot = 0;
-                for (int k = 0; k < x->n; ++k)
-                    dot += w[k] > 0 ? v[k] * q[j][k] / w[k] : 0;
-                for (int k = 0; k < x->n; ++k)
-                    v[k] -= dot * q[j][k];
-            }
-        for (int k = 0; k < x->n; ++k)
-            after += w[k] > 0 ? v[k] * v[k] / w[k] : 0;
-        if (sqrtl(after / before) < 1e-14L)
-            return false;
-        for (int k = 0; k < x->n; ++k)
-            v[k] /= sqrtl(after);
-        ++rank;
-    }
-    for (int j = 0; j < rank; ++j) {
-        real dot = 0;
-        for (int k = 0; k < x->n; ++k)
-            dot += w[k] > 0 ? u[k] * q[j][k] / w[k] : 0;
-        for (int k = 0; k < x->n; ++k)
-            p[k] -= dot * q[j][k];
-    }
-    return true;
-}
-
-/*
- * Of all feasible candidates the one nearest to u is the projection. Each is a projection on a subspace, so the nearest is
- * the longest, and lengths can be told apart where distances to u cannot. Feasible: to the rounding of long double.
- */
-static void reference(const problem *x, const real *w, const real *u, real *p)
-{
-    real longest = 0, norm_u = 0;
-    for (int k = 0; k < x->n; ++k) {
-        norm_u += u[k] * u[k];
-        p[k] = w[k] > 0 ? 0 : u[k];
-    }
-    norm_u = sqrtl(norm_u);
-    for (unsigned set = 0; set < 1u << x->m; ++set) {
-        real candidate[MAX_N], length = 0;
-        if (!tight(x, w, u, set, candidate))
-            continue;
-        bool feasible = true;
-        for (int i = 0; i < x->m && feasible; ++i) {
-            real s = 0, d = 0;
-            for (int k = 0; k < x->n; ++k) {
-                s += (real)x->G[i][k] * candidate[k];
-                d += (real)x->G[i][k] * (real)x->G[i][k];
-            }
-            feasible = s >= -1e-16L * sqrtl(d) * norm_u;
-        }
-        for (int k = 0; k < x->n; ++k)
-            length += w[k] > 0 ? candidate[k] * candidate[k] / w[k] : 0;
-        if (!feasible || !(length > longest))
-            continue;
-        longest = length;
-        memcpy(p, candidate, (size_t)x->n * sizeof *p);
-    }
-}
-
 /* --- one step -------------------------------------------------------------------------------------------------------- */
 
-static double row_norm(const problem *x, int i)
-{
-    real sum = 0;
-    for (int k = 0; k < x->n; ++k)
-        sum += (real)x->G[i][k] * (real)x->G[i][k];
-    return (double)sqrtl(sum);
-}
-
-/* Smallest cosine of p with a row; 0 where one of them vanishes. */
+/* Smallest cosine of p with a row, in long double; 0 where one of them vanishes. */
 static double smallest_cosine(const problem *x, const double *p)
 {
-    double worst = 0;
-    real norm = 0;
+    long double worst = 0, norm = 0;
     for (int k = 0; k < x->n; ++k)
-        norm += (real)p[k] * (real)p[k];
+        norm += (long double)p[k] * p[k];
     for (int i = 0; i < x->m; ++i) {
-        real dot = 0;
-        for (int k = 0; k < x->n; ++k)
-            dot += (real)x->G[i][k] * (real)p[k];
-        const double scale = row_norm(x, i) * (double)sqrtl(norm);
-        if (scale > 0 && (double)dot / scale < worst)
-            worst = (double)dot / scale;
+        long double dot = 0, square = 0;
+        for (int k = 0; k < x->n; ++k) {
+            dot += (long double)x->G[i][k] * p[k];
+            square += (long double)x->G[i][k] * x->G[i][k];
+        }
+        const long double scale = sqrtl(square) * sqrtl(norm);
+        if (scale > 0 && dot / scale < worst)
+            worst = dot / scale;
     }
-    return worst;
+    return (double)worst;
 }
 
 /* Gradients for the library; x keeps them as they are stored, with the sign that the cone sees. */
@@ -265,19 +175,18 @@ static void check(const step_spec *spec, const problem *x, const double *before,
     w->projected += report->projected;
     w->zero += report->pareto;
     ++w->steps;
-    if (x->m > REFERENCE_M)
+    if (x->m > REFERENCE_MAX_M)
         return;
-    real metric[MAX_N], proposal[MAX_N], expected[MAX_N], distance = 0, norm = 0;
-    for (int k = 0; k < x->n; ++k) {
-        proposal[k] = (real)u[k];
-        metric[k] = spec->config.metric == SUT_METRIC_EUCLIDEAN ? 1 : (real)inverse[k];
-        norm += proposal[k] * proposal[k];
-    }
-    reference(x, metric, proposal, expected);
+    double metric[MAX_N], expected[MAX_N], distance = 0, norm = 0;
     for (int k = 0; k < x->n; ++k)
-        distance += (expected[k] - (real)p[k]) * (expected[k] - (real)p[k]);
+        metric[k] = spec->config.metric == SUT_METRIC_EUCLIDEAN ? 1 : inverse[k];
+    reference_project(x->G[0], MAX_N, x->m, x->n, metric, u, expected);
+    for (int k = 0; k < x->n; ++k) {
+        distance += (expected[k] - p[k]) * (expected[k] - p[k]);
+        norm += u[k] * u[k];
+    }
     if (norm > 0)
-        keep(&w->difference, (double)sqrtl(distance / norm) * x->width);
+        keep(&w->difference, sqrt(distance / norm) * x->width);
 }
 
 /* Warm-up steps on gradients of the same kind, then one that is looked at. */

@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { STEP_MAX_TENSORS = 48 };
+enum { STEP_MAX_TENSORS = 50 };
 
 /* 1 where a sanitizer makes everything ten times slower: repetitions shrink. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
