@@ -85,6 +85,7 @@ struct sut_optimizer {
 
     /* The step in hand. */
     bool pending, solved;
+    bool something; /* a tensor has a gradient */
     sut_gram gram_info;
     bool has_gram;
     bool direct;

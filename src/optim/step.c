@@ -97,11 +97,13 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
     SUT_TRY(check_gradients(opt, grads));
     SUT_TRY(check_losses(opt, losses));
+    opt->something = false;
     for (int64_t k = 0; k < opt->n_tensors; ++k) {
         bool present = false;
         for (int i = 0; i < m && !present; ++i)
             present = grads[(int64_t)i * opt->n_tensors + k] != NULL;
         opt->pass_tensor[k].present = present && opt->tensor[k].count > 0;
+        opt->something = opt->something || opt->pass_tensor[k].present;
     }
 
     const sut_rows rows = {grads, m, NULL};
@@ -130,7 +132,10 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
         }
     }
 
-    if (c->surgery.method == SUT_SURGERY_NASH && opt->kept_for > 0) {
+    if (!opt->something) { /* nothing to combine; not every method has weights for that */
+        memset(opt->weights, 0, sizeof opt->weights);
+        opt->surgery_zero = true;
+    } else if (c->surgery.method == SUT_SURGERY_NASH && opt->kept_for > 0) {
         memcpy(opt->weights, opt->kept_weights, (size_t)m * sizeof *opt->weights);
         opt->surgery_zero = false;
     } else {
@@ -213,7 +218,7 @@ static void prepare(sut_optimizer *opt)
         p->setting = &opt->setting[t->group];
     }
     ++opt->t;
-    if (opt->config.surgery.method == SUT_SURGERY_NASH) {
+    if (opt->config.surgery.method == SUT_SURGERY_NASH && opt->something) {
         if (opt->kept_for > 0) {
             --opt->kept_for;
         } else {
