@@ -209,7 +209,8 @@ SUT_API sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *gra
  * Between propose and apply every other call that would change the optimizer is refused with SUT_ERROR_SEQUENCE.
  *
  * Outputs named `..._out` are n_tensors pointers to memory of the tensor's size in the compute type (f64 for f64
- * tensors, f32 for all others); NULL entries, or NULL altogether, are not wanted. Tensors that are absent get zeros.
+ * tensors, f32 for all others); NULL entries, or NULL altogether, are not wanted. They may not overlap gradients or
+ * parameters. Tensors that are absent get zeros.
  */
 /** Weights of the surgery (m doubles) and the direction a. Nothing is changed; draws are those of the coming step. */
 SUT_API sut_status sut_optimizer_direction(sut_optimizer *opt, const void *const *grads, const double *losses,

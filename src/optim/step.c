@@ -34,33 +34,85 @@
 
 /* ---- begin ---- */
 
+/* [begin, begin + size) reaches into a parameter. */
+static bool meets_parameter(const sut_optimizer *opt, const void *begin, size_t size)
+{
+    const uintptr_t first = (uintptr_t)begin, end = first + size;
+    /* The last parameter that begins before `end` is the only one that can reach into it. */
+    int64_t low = 0, high = opt->n_ranges;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (opt->range[2 * middle] < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 && opt->range[2 * (low - 1) + 1] > first;
+}
+
 static sut_status check_gradients(sut_optimizer *opt, const void *const *grads)
 {
     for (int i = 0; i < opt->config.n_losses; ++i)
         for (int64_t k = 0; k < opt->n_tensors; ++k) {
-            const char *const g = grads[(int64_t)i * opt->n_tensors + k];
+            const void *const g = grads[(int64_t)i * opt->n_tensors + k];
             if (!g || opt->tensor[k].count == 0)
                 continue;
             const size_t size = sut_dtype_size(opt->tensor[k].dtype);
-            const uintptr_t begin = (uintptr_t)g, end = begin + (uintptr_t)opt->tensor[k].count * size;
-            if (begin % size != 0)
+            if ((uintptr_t)g % size != 0)
                 SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT,
                          "the gradient of loss %d in tensor \"%s\" is not aligned to its %zu-byte elements", i,
                          opt->tensor[k].name, size);
-            /* The last parameter that begins before the gradient ends is the only one that can reach into it. */
-            int64_t low = 0, high = opt->n_ranges;
-            while (low < high) {
-                const int64_t middle = low + (high - low) / 2;
-                if (opt->range[2 * middle] < end)
-                    low = middle + 1;
-                else
-                    high = middle;
-            }
-            if (low > 0 && opt->range[2 * (low - 1) + 1] > begin)
+            if (meets_parameter(opt, g, (size_t)opt->tensor[k].count * size))
                 SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT,
                          "the gradient of loss %d in tensor \"%s\" overlaps a parameter", i, opt->tensor[k].name);
         }
     return SUT_OK;
+}
+
+/* project and apply take the gradients that propose was given: those of a tensor that takes part must be there again. */
+static sut_status check_same_gradients(sut_optimizer *opt, const void *const *grads)
+{
+    if (!grads)
+        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
+    SUT_TRY(check_gradients(opt, grads));
+    for (int64_t k = 0; k < opt->n_tensors; ++k) {
+        bool present = false;
+        for (int i = 0; i < opt->config.n_losses && !present; ++i)
+            present = grads[(int64_t)i * opt->n_tensors + k] != NULL;
+        if (opt->tensor[k].count > 0 && present != opt->pass_tensor[k].present)
+            SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT,
+                     "the gradients of tensor \"%s\" are %s: give those that sut_optimizer_propose() was given",
+                     opt->tensor[k].name, present ? "present now and were absent" : "absent now and were present");
+    }
+    return SUT_OK;
+}
+
+/* Arrays of the compute type beside the parameters: outputs of the staged calls, or (grads NULL) a p that is given. */
+static sut_status check_arrays(sut_optimizer *opt, const void *const *grads, const void *const *arrays, const char *what)
+{
+    for (int64_t k = 0; arrays && k < opt->n_tensors; ++k) {
+        if (!arrays[k] || opt->tensor[k].count == 0)
+            continue;
+        const size_t own = opt->tensor[k].dtype == SUT_DTYPE_F64 ? 8 : 4, count = (size_t)opt->tensor[k].count;
+        if ((uintptr_t)arrays[k] % own != 0)
+            SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" is not aligned to its %zu-byte elements",
+                     what, opt->tensor[k].name, own);
+        if (meets_parameter(opt, arrays[k], count * own))
+            SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" overlaps a parameter", what,
+                     opt->tensor[k].name);
+        for (int i = 0; grads && i < opt->config.n_losses; ++i) {
+            const void *const g = grads[(int64_t)i * opt->n_tensors + k];
+            if (g && sut_overlap(g, count * sut_dtype_size(opt->tensor[k].dtype), arrays[k], count * own))
+                SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" overlaps the gradient of loss %d",
+                         what, opt->tensor[k].name, i);
+        }
+    }
+    return SUT_OK;
+}
+
+static sut_status check_outputs(sut_optimizer *opt, const void *const *grads, void *const *out, const char *what)
+{
+    return grads ? check_arrays(opt, grads, (const void *const *)out, what) : SUT_OK; /* a NULL is refused later */
 }
 
 static sut_status check_losses(sut_optimizer *opt, const double *losses)
@@ -749,6 +801,7 @@ sut_status sut_optimizer_direction(sut_optimizer *opt, const void *const *grads,
     if (!opt)
         return SUT_ERROR_INVALID_ARGUMENT;
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_direction");
+    SUT_TRY(check_outputs(opt, grads, a_out, "a_out"));
     SUT_TRY(begin(opt, grads, losses, true));
     if (weights_out)
         memcpy(weights_out, opt->weights, (size_t)opt->config.n_losses * sizeof *weights_out);
@@ -775,6 +828,8 @@ sut_status sut_optimizer_propose(sut_optimizer *opt, const void *const *grads, c
     if (!opt)
         return SUT_ERROR_INVALID_ARGUMENT;
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_propose");
+    SUT_TRY(check_outputs(opt, grads, u_out, "u_out"));
+    SUT_TRY(check_outputs(opt, grads, inverse_metric_out, "inverse_metric_out"));
     SUT_TRY(begin(opt, grads, losses, true));
     SUT_TRY(propose(opt, grads, u_out, inverse_metric_out, false, true));
     clear_absent(opt, u_out);
@@ -791,8 +846,8 @@ sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *grads, v
     NEED_PROPOSAL(opt, "sut_optimizer_project");
     size_t size;
     SUT_TRY(read_report(opt, report, &size));
-    if (!grads)
-        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
+    SUT_TRY(check_same_gradients(opt, grads));
+    SUT_TRY(check_outputs(opt, grads, p_out, "p_out"));
     if (!opt->solved)
         SUT_TRY(solve(opt, grads));
     double slack[SUT_MAX_LOSSES], pp, pu, dd;
@@ -815,8 +870,8 @@ sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, con
     NEED_PROPOSAL(opt, "sut_optimizer_apply");
     size_t size;
     SUT_TRY(read_report(opt, report, &size));
-    if (!grads)
-        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
+    SUT_TRY(check_same_gradients(opt, grads));
+    SUT_TRY(check_arrays(opt, NULL, p, "p"));
     for (int64_t k = 0; p && k < opt->n_tensors; ++k) {
         const sut_dtype own = opt->tensor[k].dtype == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
         const int64_t index = p[k] && opt->pass_tensor[k].present
@@ -834,7 +889,8 @@ sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, con
     if (report) {
         sut_report full;
         sut_report_init(&full);
-        report_step(opt, p || opt->solution.update != SUT_UPDATE_PROPOSAL ? opt->sums : NULL, p != NULL, true, &full);
+        const bool changed = p ? opt->lr > 0 : opt->solution.update != SUT_UPDATE_PROPOSAL;
+        report_step(opt, changed ? opt->sums : NULL, p != NULL, true, &full);
         give_report(&full, report, size);
     }
     opt->pending = opt->solved = false;
