@@ -38,7 +38,7 @@ typedef enum sut_optimizer_method {
 
 /**
  * Hyper-parameters of one parameter group. Which ones a method reads, their defaults and ranges:
- * sut_optimizer_parameters(). Setting one that the method does not read has no effect.
+ * sut_optimizer_parameter(). Setting one that the method does not read has no effect.
  */
 typedef struct sut_hyper {
     double lr;            /**< >= 0; theta <- theta - lr p */
@@ -107,7 +107,7 @@ typedef struct sut_optimizer_config {
     int realign_raw;            /**< 1: as the published code, decoupled decay included in the target (default 0) */
     /**
      * The gate. A proposal whose cosines with all gradients are >= -conflict_cos_tol is applied as it is, bit for bit.
-     * >= 0, default 1e-6, as published; 0: every violation is repaired.
+     * [0, 1), default 1e-6, as published; 0: every violation is repaired.
      */
     double conflict_cos_tol;
     double correction_distance_tol; /**< >= 0, default 1e-8: the state is realigned when |p - u|/|u| exceeds it */
@@ -195,7 +195,7 @@ SUT_API void sut_optimizer_destroy(sut_optimizer *opt);
  * @param report  Out, initialised by sut_report_init(). NULL: not wanted.
  *
  * @return SUT_OK, or an error with parameters, state and step count exactly as before: SUT_ERROR_NOT_FINITE (names loss,
- *         tensor and index), SUT_ERROR_INVALID_ARGUMENT (a gradient overlaps a parameter, ...), SUT_ERROR_UNDEFINED,
+ *         tensor and index), SUT_ERROR_OUT_OF_RANGE (aligned, and a gradient's norm is outside 1e-150 .. 1e150), SUT_ERROR_INVALID_ARGUMENT (a gradient overlaps a parameter, ...), SUT_ERROR_UNDEFINED,
  *         SUT_ERROR_SEQUENCE (a proposal waits for sut_optimizer_apply()).
  *
  * Allocates nothing. With every gradient absent the call succeeds, counts as a step, and moves nothing.

@@ -121,7 +121,8 @@ typedef struct sut_surgery_report {
     double alignment;               /**< 2 |mean unit gradient|^2 - 1 in [-1, 1]: Wang et al. 2025, arXiv 2502.00604 */
     int rank;                       /**< numerical rank that the method used; m where it uses none */
     int zero;                       /**< a is exactly zero: no direction helps, or the method's own zero case */
-    int pareto;                     /**< stationary: 0 lies in the convex hull of the gradients */
+    int pareto;                     /**< stationary: 0 lies in the convex hull of the gradients. Found by config, pcgrad, cagrad,
+                                         mgda, sdmgrad; other methods set it only where their answer is zero. */
     int negative_normaliser;        /**< IMTL-G: a climbs every loss */
     int n_conflicts;                /**< rows with cos_a < -1e-6 */
     int strict;                     /**< 1: products were taken in double (asked for, or needed by the conditioning) */

@@ -139,6 +139,28 @@ static bool aligned(const sut_optimizer *opt)
     return opt->config.align == SUT_ALIGN_GUA && opt->config.n_losses > 1;
 }
 
+/* Squares of lengths beyond these leave the range of doubles, and a conflict could go unseen. */
+#define SUT_SHORTEST 1e-150
+#define SUT_LONGEST 1e150
+
+static sut_status check_lengths(sut_optimizer *opt)
+{
+    const int m = opt->config.n_losses;
+    double longest = 0;
+    for (int i = 0; i < m; ++i)
+        longest = fmax(longest, opt->norm[i]);
+    for (int i = 0; aligned(opt) && i < m; ++i) {
+        const double norm = opt->norm[i];
+        if (norm <= SUT_ZERO_ROW * longest || (norm >= SUT_SHORTEST && norm <= SUT_LONGEST))
+            continue;
+        SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE,
+                 "the gradient of loss %d has norm %g; an aligned step takes gradients of norm %g to %g (or 0): scale the "
+                 "losses",
+                 i, norm, SUT_SHORTEST, SUT_LONGEST);
+    }
+    return SUT_OK;
+}
+
 /* Pass 1 and the surgery. `report`: whether the caller wants its figures. */
 static sut_status begin(sut_optimizer *opt, const void *const *grads, const double *losses, bool report)
 {
@@ -200,6 +222,7 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
     }
     for (int i = 0; i < m; ++i)
         opt->norm[i] = opt->has_gram ? ldexp(sqrt(opt->gram[i * m + i]), opt->gram_info.exponent) : 0;
+    SUT_TRY(check_lengths(opt));
     memcpy(opt->fresh_weights, opt->weights, sizeof opt->fresh_weights);
     if (c->clip_norm > 0) {
         double squared = 0;

@@ -623,7 +623,15 @@ static void run_case(const json_t *cases, const json_t *c, const json_t *default
         }
         return;
     }
+    /* Kinds of the format whose methods are not built yet; any other name is a mistake in the file. */
+    static const char *const later[] = {"closure", "qn_update",  "lsq",   "spring", "kfac",      "kappa",
+                                        "zo",      "clip_value", "adagc", "sam",    "averaging", "newton_schulz"};
     const bool clip = !strcmp(kind, "clip_norm");
+    bool known = clip || !strcmp(kind, "steps") || !strcmp(kind, "realign") || !strcmp(kind, "gua");
+    for (size_t k = 0; k < sizeof later / sizeof *later; ++k)
+        known = known || !strcmp(kind, later[k]);
+    if (!json_is_object(c) || !known)
+        bad_file("a case that is no object, or of a kind that the format does not have");
     if (!clip && strcmp(kind, "steps") != 0 && strcmp(kind, "realign") != 0 && strcmp(kind, "gua") != 0) {
         (void)snprintf(label, sizeof label, "kind \"%s\" is not built", kind);
         skip(label);
@@ -690,8 +698,8 @@ int main(int argc, char **argv)
             return 2;
         }
         const json_t *const cases = json_object_get(root, "cases");
-        if (strcmp(text(root, "format"), "suture-golden-optim-1") != 0 || !json_is_array(cases)) {
-            fprintf(stderr, "golden_optim: %s: not a file of format suture-golden-optim-1\n", argv[i]);
+        if (strcmp(text(root, "format"), "suture-golden-optim-1") != 0 || json_array_size(cases) == 0) {
+            fprintf(stderr, "golden_optim: %s: not a file of format suture-golden-optim-1 with cases in it\n", argv[i]);
             return 2;
         }
         root_data = json_object_get(root, "data");
