@@ -87,7 +87,7 @@ static const row table[] = {
      NAN},
     {"rho-m", "X", "realignment of first moments", REAL, AT(rho_m), true, false, NULL, 0, 1, NAN},
     {"rho-v", "X", "realignment of second moments", REAL, AT(rho_v), true, false, NULL, 0, 1, NAN},
-    {"conflict-tol", "X", "project when a cosine is below -X", REAL, AT(conflict_tol), true, false, NULL, 0, 1, 1e-6},
+    {"conflict-tol", "X", "project when a cosine is below -X", REAL, AT(conflict_tol), true, false, NULL, 0, 0.999999, 1e-6},
     {"metric", "NAME", "metric of the projection: natural (the rule's own), euclidean", CHOICE, AT(metric), true, false,
      metric_name, 0, 0, SUT_METRIC_NATURAL},
     {"fixed-points", NULL, "keep the first draw of points for the whole run", FLAG, AT(fixed_points), true, false, NULL,

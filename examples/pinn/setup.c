@@ -102,6 +102,18 @@ static int create_optimizer(pinn_run *run)
     return status == SUT_OK ? 0 : refused(run, status);
 }
 
+/* Results of the run that was here: beside the new run's history they would pass for its own. */
+static void remove_results(const pinn_run *run)
+{
+    static const char *const names[] = {"metrics.json", "solution.csv", "solution.png",  "reference.png",
+                                        "error.png",    "losses.png",   "conflicts.png", "plots.gnuplot"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        char path[PINN_PATH];
+        if (pinn_path(run, names[k], path))
+            (void)remove(path); /* there is nothing to remove where the old run did not end */
+    }
+}
+
 static int create_directory(pinn_run *run)
 {
     const pinn_options *const o = run->options;
@@ -125,8 +137,10 @@ static int create_directory(pinn_run *run)
         return pinn_error(PINN_EXIT_FAILURE, "--out %s: not a directory", run->directory);
     if (!pinn_path(run, "checkpoint.safetensors", path))
         return PINN_EXIT_FAILURE;
-    if (!o->resume && stat(path, &info) == 0)
+    if (!o->resume && stat(path, &info) == 0) {
         fprintf(run->log, "replacing the run in %s\n", run->directory);
+        remove_results(run);
+    }
     return 0;
 }
 
