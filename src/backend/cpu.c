@@ -17,7 +17,7 @@ extern const sut_backend_ops sut_cpu_ops_avx512;
 static bool has_avx2(void)
 {
 #ifdef SUT_HAVE_AVX2
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
     return false;
 #endif
