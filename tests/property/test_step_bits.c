@@ -82,7 +82,7 @@ static void threads_and_instruction_sets(void **state)
         for (int variant = 0; variant < step_n_variants((sut_optimizer_method)method); ++variant) {
             if (!next_spec(&spec, method, variant))
                 continue;
-            for (int k = 0; k < 8; ++k) {
+            for (int k = 0; k < 8; k += STEP_ROUNDS(1, 3)) {
                 spec.dtype = k < 4 ? SUT_DTYPE_F32 : SUT_DTYPE_F64;
                 spec.config.n_losses = losses[k % 4];
                 spec.config.metric = (sut_metric)((variant + k) % 2);
@@ -90,7 +90,7 @@ static void threads_and_instruction_sets(void **state)
                 const bool plain = (variant + k / 2) % 2 == 0;
                 spec.config.surgery.method = plain ? SUT_SURGERY_SUM : SUT_SURGERY_CONFIG;
                 /* Long ones go through the pool; some of the combinations are enough for it. */
-                const bool is_long = (variant + method + k) % STEP_ROUNDS(3, 8) == 0;
+                const bool is_long = (variant + method + k) % STEP_ROUNDS(3, 10) == 0;
                 step_spec_lengths(&spec, 4, is_long ? long_tensors : short_tensors);
                 const int projections = everywhere(&spec, variant);
                 if (plain && losses[k % 4] > 1 && projections == 0)
@@ -109,7 +109,7 @@ static void stages_and_reports(void **state)
     char text[600];
     for (int method = 0; method < SUT_OPTIMIZER_COUNT; ++method)
         for (int variant = 0; variant < step_n_variants((sut_optimizer_method)method); ++variant)
-            for (int k = 0; k < 32; ++k) {
+            for (int k = 0; k < 32; k += STEP_ROUNDS(1, 5)) {
                 if (!next_spec(&spec, method, variant))
                     break;
                 step_spec_lengths(&spec, 4, lengths);
