@@ -49,7 +49,8 @@ typedef struct part {
 } part;
 
 /* The bare loop: what a careful programmer writes for one array. */
-CLONES static void bare_adam(const float *restrict g, float *restrict m, float *restrict v, float *restrict x, int64_t n)
+CLONES static void bare_adam(const float *restrict g, float *restrict m, float *restrict v, float *restrict x,
+                             int64_t n)
 {
     const float lr = 1e-3f, b1 = 0.9f, b2 = 0.999f, eps = 1e-8f, c1 = 10, c2 = 1000;
     for (int64_t k = 0; k < n; ++k) {
@@ -101,7 +102,8 @@ static double timed(void *(*work)(void *), part *parts, int threads)
 static void split(part *parts, int threads, int64_t n, const float *g, float *m, float *v, float *x)
 {
     for (int t = 0; t < threads; ++t)
-        parts[t] = (part){n * t / threads / 64 * 64, t + 1 == threads ? n : n * (t + 1) / threads / 64 * 64, g, m, v, x, 0};
+        parts[t] =
+            (part){n * t / threads / 64 * 64, t + 1 == threads ? n : n * (t + 1) / threads / 64 * 64, g, m, v, x, 0};
 }
 
 static double read_bandwidth(int threads)
@@ -253,7 +255,8 @@ static void check_answers(problem *p)
     p->n = saved;
 }
 
-static void row(const char *name, int m, double n, double time, double bytes, double bandwidth, double plain, double floor_time)
+static void row(const char *name, int m, double n, double time, double bytes, double bandwidth, double plain,
+                double floor_time)
 {
     printf("%8.0e  %-22s %2d  %12.2f us  %9.1f MB  %6.2f GB/s  %5.0f %%", n, name, m, time * 1e6, bytes * 1e-6,
            bytes / time * 1e-9, 100 * bytes / time / bandwidth);
@@ -332,7 +335,8 @@ static void run(int64_t n, int threads, double bandwidth)
                 printf("          %s, m = %d: no step of this kind occurred\n", names[kind], p.m);
                 continue;
             }
-            row(names[kind], p.m, (double)n, f.best, bytes * (double)n, bandwidth, plain, n >= 1000000 && kind != 1 ? floor_time : 0);
+            row(names[kind], p.m, (double)n, f.best, bytes * (double)n, bandwidth, plain,
+                n >= 1000000 && kind != 1 ? floor_time : 0);
         }
         printf("          m = %d: inactive / active %.2f, strict / active %.2f\n", p.m, times[1] / times[0],
                times[2] / times[0]);

@@ -29,21 +29,21 @@ typedef struct sut_cone_report {
     size_t struct_size;
     int n_losses;
     sut_cone_kind kind;
-    double lambda[SUT_MAX_LOSSES];  /**< multipliers on the rows as given, >= 0 */
-    double slack[SUT_MAX_LOSSES];   /**< s_i = g_i . p */
-    double cos_u[SUT_MAX_LOSSES];   /**< cosine of u with g_i, 0 when either vanishes */
-    double cos_p[SUT_MAX_LOSSES];   /**< cosine of p with g_i, likewise */
-    int active[SUT_MAX_LOSSES];     /**< 1: lambda_i > 0 */
-    int tight[SUT_MAX_LOSSES];      /**< 1: s_i <= 1e-12 d_i |p| (f32: 2^-23); zero rows are tight */
-    double primal;                  /**< max_i max(0, -s_i) / (d_i |p|) */
-    double dual;                    /**< max_i max(0, -lambda_i) */
-    double complementarity;         /**< max_i |lambda_i s_i| / |u|_M^2 */
-    double gap;                     /**< |sum lambda_i s_i| / |u|_M^2 */
-    double relative_change;         /**< |p - u| / |u| (0 for u = 0) */
-    double distance2;               /**< |p - u|_M^2 */
-    int refinements;                /**< refinement steps of the multipliers */
-    int rounds;                     /**< rounds of the active-set method */
-    int strict_met;                 /**< with `strict`: every s_i >= 0 as computed from the stored p */
+    double lambda[SUT_MAX_LOSSES]; /**< multipliers on the rows as given, >= 0 */
+    double slack[SUT_MAX_LOSSES];  /**< s_i = g_i . p */
+    double cos_u[SUT_MAX_LOSSES];  /**< cosine of u with g_i, 0 when either vanishes */
+    double cos_p[SUT_MAX_LOSSES];  /**< cosine of p with g_i, likewise */
+    int active[SUT_MAX_LOSSES];    /**< 1: lambda_i > 0 */
+    int tight[SUT_MAX_LOSSES];     /**< 1: s_i <= 1e-12 d_i |p| (f32: 2^-23); zero rows are tight */
+    double primal;                 /**< max_i max(0, -s_i) / (d_i |p|) */
+    double dual;                   /**< max_i max(0, -lambda_i) */
+    double complementarity;        /**< max_i |lambda_i s_i| / |u|_M^2 */
+    double gap;                    /**< |sum lambda_i s_i| / |u|_M^2 */
+    double relative_change;        /**< |p - u| / |u| (0 for u = 0) */
+    double distance2;              /**< |p - u|_M^2 */
+    int refinements;               /**< refinement steps of the multipliers */
+    int rounds;                    /**< rounds of the active-set method */
+    int strict_met;                /**< with `strict`: every s_i >= 0 as computed from the stored p */
 } sut_cone_report;
 
 SUT_API void sut_cone_report_init_sized(sut_cone_report *report, size_t struct_size);

@@ -113,15 +113,15 @@ SUT_API const char *sut_context_last_error(const sut_context *ctx);
 /** What this build can do on this machine, and why not more. */
 typedef struct sut_capability_report {
     size_t struct_size;
-    const char *version;       /**< of the library, static */
-    int has_cuda;              /**< 1 when a CUDA context can be created here */
-    char cuda_reason[256];     /**< why not, when has_cuda is 0 */
-    sut_isa best_isa;          /**< widest instruction set usable here */
-    char blas[256];            /**< the BLAS library's own description */
-    char blas_kernel[64];      /**< the kernel that it chose for this processor */
-    int blas_integer_bits;     /**< 32 or 64 */
-    int processors;            /**< processors that this process may use */
-    int max_losses;            /**< SUT_MAX_LOSSES of the library that runs */
+    const char *version;   /**< of the library, static */
+    int has_cuda;          /**< 1 when a CUDA context can be created here */
+    char cuda_reason[256]; /**< why not, when has_cuda is 0 */
+    sut_isa best_isa;      /**< widest instruction set usable here */
+    char blas[256];        /**< the BLAS library's own description */
+    char blas_kernel[64];  /**< the kernel that it chose for this processor */
+    int blas_integer_bits; /**< 32 or 64 */
+    int processors;        /**< processors that this process may use */
+    int max_losses;        /**< SUT_MAX_LOSSES of the library that runs */
 } sut_capability_report;
 
 /** Fill in the report; needs no context. `struct_size` must be set (or use sut_capabilities_init()). */

@@ -41,19 +41,20 @@ typedef enum sut_optimizer_method {
  * sut_optimizer_parameter(). Setting one that the method does not read has no effect.
  */
 typedef struct sut_hyper {
-    double lr;            /**< >= 0; theta <- theta - lr p */
-    double weight_decay;  /**< lambda >= 0; added to the gradient (coupled), for adamw and lion to the proposal (decoupled) */
-    double beta1, beta2;  /**< [0, 1): adam, adamw, nadam, radam, lion */
-    double eps;           /**< >= 0, outside the root */
-    double momentum;      /**< [0, 1): sgd, rmsprop */
-    double dampening;     /**< [0, 1]: sgd; the first step is undamped */
-    double alpha;         /**< [0, 1): rmsprop */
-    double lr_decay;      /**< >= 0: adagrad */
+    double lr; /**< >= 0; theta <- theta - lr p */
+    double
+        weight_decay; /**< lambda >= 0; added to the gradient (coupled), for adamw and lion to the proposal (decoupled) */
+    double beta1, beta2;              /**< [0, 1): adam, adamw, nadam, radam, lion */
+    double eps;                       /**< >= 0, outside the root */
+    double momentum;                  /**< [0, 1): sgd, rmsprop */
+    double dampening;                 /**< [0, 1]: sgd; the first step is undamped */
+    double alpha;                     /**< [0, 1): rmsprop */
+    double lr_decay;                  /**< >= 0: adagrad */
     double initial_accumulator_value; /**< >= 0: adagrad */
     double momentum_decay;            /**< >= 0: nadam */
-    int nesterov;         /**< sgd; needs momentum > 0 and dampening 0 */
-    int amsgrad;          /**< adam, adamw */
-    int centered;         /**< rmsprop */
+    int nesterov;                     /**< sgd; needs momentum > 0 and dampening 0 */
+    int amsgrad;                      /**< adam, adamw */
+    int centered;                     /**< rmsprop */
 } sut_hyper;
 
 #define SUT_MAX_DIMS 8
@@ -94,17 +95,17 @@ typedef struct sut_optimizer_config {
     int64_t n_tensors;         /**< >= 1, with at least one element in all */
     const sut_hyper *groups;   /**< n_groups of them, borrowed for the call. NULL: one group with `hyper`. */
     int n_groups;
-    sut_hyper hyper;           /**< the single group's settings when `groups` is NULL; filled in by _init */
-    int maximize;              /**< 1: climb (default 0) */
-    int n_losses;              /**< m, 1..SUT_MAX_LOSSES, default 1 */
+    sut_hyper hyper;               /**< the single group's settings when `groups` is NULL; filled in by _init */
+    int maximize;                  /**< 1: climb (default 0) */
+    int n_losses;                  /**< m, 1..SUT_MAX_LOSSES, default 1 */
     const char *const *loss_names; /**< n_losses names for error texts, copied; NULL: "loss 0", ... */
-    sut_surgery_config surgery; /**< how m gradients become one; default: sum */
-    double clip_norm;           /**< > 0: scale a to at most this norm (Pascanu et al. 2012, arXiv 1211.5063); 0 (default): off */
-    sut_align align;            /**< default SUT_ALIGN_NONE */
-    sut_metric metric;          /**< default SUT_METRIC_NATURAL */
-    double rho_m;               /**< [0, 1], default 0.1: realignment strength of first moments */
-    double rho_v;               /**< [0, 1], default 0.03: of second moments */
-    int realign_raw;            /**< 1: as the published code, decoupled decay included in the target (default 0) */
+    sut_surgery_config surgery;    /**< how m gradients become one; default: sum */
+    double clip_norm; /**< > 0: scale a to at most this norm (Pascanu et al. 2012, arXiv 1211.5063); 0 (default): off */
+    sut_align align;  /**< default SUT_ALIGN_NONE */
+    sut_metric metric; /**< default SUT_METRIC_NATURAL */
+    double rho_m;      /**< [0, 1], default 0.1: realignment strength of first moments */
+    double rho_v;      /**< [0, 1], default 0.03: of second moments */
+    int realign_raw;   /**< 1: as the published code, decoupled decay included in the target (default 0) */
     /**
      * The gate. A proposal whose cosines with all gradients are >= -conflict_cos_tol is applied as it is, bit for bit.
      * [0, 1), default 1e-6, as published; 0: every violation is repaired.
@@ -145,14 +146,14 @@ typedef struct sut_report {
     int conflict_g;           /**< 1: a pair of gradients conflicts (cosine < -1e-6) */
     int conflict_a;           /**< 1: a conflicts with a gradient (cosine < -1e-6) */
     int conflict_u, conflict_p;
-    int projected;            /**< 1: p differs from u */
-    int realigned;            /**< 1: the state was realigned */
-    int pareto;               /**< 1: p = 0; no direction near u hurts no loss */
-    int surgery_zero;         /**< 1: a = 0 */
-    int strict;               /**< 1: products were taken in double */
-    double relative_change;   /**< |p - u| / (|u| + 1e-12) */
-    double cos_pu;            /**< cosine of p and u (1 when p = u) */
-    double ratio_pu;          /**< |p| / (|u| + 1e-12) (1 when p = u) */
+    int projected;          /**< 1: p differs from u */
+    int realigned;          /**< 1: the state was realigned */
+    int pareto;             /**< 1: p = 0; no direction near u hurts no loss */
+    int surgery_zero;       /**< 1: a = 0 */
+    int strict;             /**< 1: products were taken in double */
+    double relative_change; /**< |p - u| / (|u| + 1e-12) */
+    double cos_pu;          /**< cosine of p and u (1 when p = u) */
+    double ratio_pu;        /**< |p| / (|u| + 1e-12) (1 when p = u) */
     /** KKT certificate of the projection, from p as applied; all 0 when p = u. */
     double primal;          /**< max_i max(0, -g_i.p) / (|g_i| |p|) */
     double dual;            /**< max_i max(0, -lambda_i) */
@@ -279,7 +280,8 @@ typedef struct sut_parameter_info {
 SUT_API sut_status sut_optimizer_parameter(sut_optimizer_method method, int index, sut_parameter_info *info_out);
 /** Set a member of sut_hyper by name; SUT_ERROR_INVALID_ARGUMENT for a name that the method does not read. */
 SUT_API sut_status sut_hyper_set(sut_hyper *hyper, sut_optimizer_method method, const char *name, double value);
-SUT_API sut_status sut_hyper_get(const sut_hyper *hyper, sut_optimizer_method method, const char *name, double *value_out);
+SUT_API sut_status sut_hyper_get(const sut_hyper *hyper, sut_optimizer_method method, const char *name,
+                                 double *value_out);
 /** Defaults of a method. */
 SUT_API sut_status sut_hyper_init(sut_hyper *hyper, sut_optimizer_method method);
 

@@ -18,7 +18,7 @@ typedef enum sut_schedule_kind {
     SUT_SCHEDULE_CONSTANT = 0, /**< peak after the warm-up */
     SUT_SCHEDULE_LINEAR,       /**< peak -> final over [W, T] */
     SUT_SCHEDULE_COSINE,       /**< final + (peak - final)(1 + cos pi x)/2, x = (t - W)/(T - W) */
-    SUT_SCHEDULE_WSD,          /**< peak until T - floor(f T), then final + (peak - final) S(x): Hu et al. 2024, arXiv 2404.06395 */
+    SUT_SCHEDULE_WSD, /**< peak until T - floor(f T), then final + (peak - final) S(x): Hu et al. 2024, arXiv 2404.06395 */
     SUT_SCHEDULE_COUNT
 } sut_schedule_kind;
 
@@ -36,11 +36,11 @@ typedef enum sut_cooldown {
 typedef struct sut_schedule {
     size_t struct_size;
     sut_schedule_kind kind;
-    double peak;         /**< >= 0, default 1e-3 */
-    double final_lr;     /**< >= 0, default 0 */
-    int64_t warmup;      /**< W >= 0 steps, default 0 */
-    int64_t total;       /**< T > W steps (ignored by `constant`), default 0: must be set */
-    double warmup_start; /**< s0 in [0, 1], default 0 (WSD: 0.01) */
+    double peak;              /**< >= 0, default 1e-3 */
+    double final_lr;          /**< >= 0, default 0 */
+    int64_t warmup;           /**< W >= 0 steps, default 0 */
+    int64_t total;            /**< T > W steps (ignored by `constant`), default 0: must be set */
+    double warmup_start;      /**< s0 in [0, 1], default 0 (WSD: 0.01) */
     double cooldown_fraction; /**< f in [0, 1], default 0.1 */
     sut_cooldown cooldown;    /**< default SUT_COOLDOWN_LINEAR */
 } sut_schedule;

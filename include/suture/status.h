@@ -37,13 +37,13 @@ typedef enum sut_status {
     SUT_ERROR_UNSUPPORTED = 3,      /**< a combination that this build or method does not offer; the text says why */
     SUT_ERROR_NOT_FINITE = 4,       /**< NaN or Inf in a gradient, a loss or a parameter */
     SUT_ERROR_OUT_OF_MEMORY = 5,
-    SUT_ERROR_IO = 6,          /**< the operating system refused: file missing, disk full, no permission */
-    SUT_ERROR_CORRUPT = 7,     /**< not a state file, or a damaged one */
-    SUT_ERROR_MISMATCH = 8,    /**< a sound file of another method, layout, dtype or format number */
-    SUT_ERROR_UNDEFINED = 9,   /**< the method has no direction at this point (Nash-MTL at a stationary point) */
-    SUT_ERROR_SEQUENCE = 10,   /**< calls out of order, e.g. apply without propose */
-    SUT_ERROR_BACKEND = 11,    /**< the back end asked for is not available here; the text says what was looked for */
-    SUT_ERROR_INTERNAL = 12    /**< a bug in Suture: please report it with the text */
+    SUT_ERROR_IO = 6,        /**< the operating system refused: file missing, disk full, no permission */
+    SUT_ERROR_CORRUPT = 7,   /**< not a state file, or a damaged one */
+    SUT_ERROR_MISMATCH = 8,  /**< a sound file of another method, layout, dtype or format number */
+    SUT_ERROR_UNDEFINED = 9, /**< the method has no direction at this point (Nash-MTL at a stationary point) */
+    SUT_ERROR_SEQUENCE = 10, /**< calls out of order, e.g. apply without propose */
+    SUT_ERROR_BACKEND = 11,  /**< the back end asked for is not available here; the text says what was looked for */
+    SUT_ERROR_INTERNAL = 12  /**< a bug in Suture: please report it with the text */
 } sut_status;
 
 /**

@@ -21,20 +21,20 @@ extern "C" {
 #endif
 
 typedef enum sut_surgery_method {
-    SUT_SURGERY_SUM = 0,      /**< w = 1 */
-    SUT_SURGERY_MEAN,         /**< w = 1/m */
-    SUT_SURGERY_FIXED,        /**< w = preference, as given */
-    SUT_SURGERY_CONFIG,       /**< Liu, Chu, Thuerey 2024, arXiv 2408.11104 */
-    SUT_SURGERY_PCGRAD,       /**< Yu et al. 2020, arXiv 2001.06782 */
-    SUT_SURGERY_CAGRAD,       /**< Liu, Liu, Jin, Stone, Liu 2021, arXiv 2110.14048 */
-    SUT_SURGERY_IMTLG,        /**< Liu et al. 2021, ICLR (IMTL-G) */
-    SUT_SURGERY_ALIGNED_MTL,  /**< Senushkin et al. 2023, arXiv 2305.19000 */
-    SUT_SURGERY_UPGRAD,       /**< Quinton, Rey 2024, arXiv 2406.16232 */
-    SUT_SURGERY_DUALPROJ,     /**< Lopez-Paz, Ranzato 2017, arXiv 1706.08840 */
-    SUT_SURGERY_MGDA,         /**< Desideri 2012; Sener, Koltun 2018, arXiv 1810.04650 */
-    SUT_SURGERY_NASH,         /**< Navon et al. 2022, arXiv 2202.01017 */
-    SUT_SURGERY_SDMGRAD,      /**< Xiao, Ban, Ji 2023, arXiv 2305.18409 */
-    SUT_SURGERY_COUNT         /**< number of methods, not a method */
+    SUT_SURGERY_SUM = 0,     /**< w = 1 */
+    SUT_SURGERY_MEAN,        /**< w = 1/m */
+    SUT_SURGERY_FIXED,       /**< w = preference, as given */
+    SUT_SURGERY_CONFIG,      /**< Liu, Chu, Thuerey 2024, arXiv 2408.11104 */
+    SUT_SURGERY_PCGRAD,      /**< Yu et al. 2020, arXiv 2001.06782 */
+    SUT_SURGERY_CAGRAD,      /**< Liu, Liu, Jin, Stone, Liu 2021, arXiv 2110.14048 */
+    SUT_SURGERY_IMTLG,       /**< Liu et al. 2021, ICLR (IMTL-G) */
+    SUT_SURGERY_ALIGNED_MTL, /**< Senushkin et al. 2023, arXiv 2305.19000 */
+    SUT_SURGERY_UPGRAD,      /**< Quinton, Rey 2024, arXiv 2406.16232 */
+    SUT_SURGERY_DUALPROJ,    /**< Lopez-Paz, Ranzato 2017, arXiv 1706.08840 */
+    SUT_SURGERY_MGDA,        /**< Desideri 2012; Sener, Koltun 2018, arXiv 1810.04650 */
+    SUT_SURGERY_NASH,        /**< Navon et al. 2022, arXiv 2202.01017 */
+    SUT_SURGERY_SDMGRAD,     /**< Xiao, Ban, Ji 2023, arXiv 2305.18409 */
+    SUT_SURGERY_COUNT        /**< number of methods, not a method */
 } sut_surgery_method;
 
 /** Length of ConFIG's direction. d_i: norm of g_i, cos_i: cosine of the direction with g_i; sums over rows that are not zero. */
@@ -59,10 +59,10 @@ typedef enum sut_cagrad_pareto {
 } sut_cagrad_pareto;
 
 typedef enum sut_mgda_normalisation {
-    SUT_MGDA_NONE = 0,  /**< default */
-    SUT_MGDA_L2,        /**< rows divided by their norm before the solve */
-    SUT_MGDA_LOSS,      /**< by the loss */
-    SUT_MGDA_LOSS_PLUS  /**< by loss times norm */
+    SUT_MGDA_NONE = 0, /**< default */
+    SUT_MGDA_L2,       /**< rows divided by their norm before the solve */
+    SUT_MGDA_LOSS,     /**< by the loss */
+    SUT_MGDA_LOSS_PLUS /**< by loss times norm */
 } sut_mgda_normalisation;
 
 /** Options of all methods; those of other methods than `method` are ignored. */
@@ -78,26 +78,26 @@ typedef struct sut_surgery_config {
     const double *preference;
     /** `pcgrad`: m*m entries, row i a permutation of 0..m-1: the order for loss i. NULL: drawn from seed and step. Borrowed. */
     const int *order;
-    int pcgrad_identity_order;              /**< 1: orders are 0,1,2,... (default 0: random) */
-    int pcgrad_mean;                        /**< 1: divide by m (default 0) */
-    sut_config_length config_length;        /**< default SUT_CONFIG_PROJECTION */
-    int config_row;                         /**< row of SUT_CONFIG_SPECIFIC, 0..m-1, default 0 */
-    double cagrad_c;                        /**< >= 0, default 0.5 */
-    int cagrad_rescale;                     /**< factor 1 (0), 1/(1+c^2) (1, default), 1/(1+c) (2) */
-    double cagrad_eps;                      /**< >= 0, default 0: exact. > 0: the smoothed objective of the published code. */
-    sut_cagrad_pareto cagrad_pareto;        /**< default SUT_PARETO_PROJECT */
-    int imtlg_abs_normaliser;               /**< 1: divide by the absolute value of the normaliser (default 0) */
-    sut_aligned_scale aligned_scale;        /**< default SUT_ALIGNED_MIN */
-    double aligned_rank_tol;                /**< in (0, 1), default 2^-23: eigenvalues <= m rank_tol max are dropped */
-    double norm_eps;                        /**< `upgrad`, `dualproj`: >= 0, default 1e-4. tr K below it: the plain mean. */
-    double reg_eps;                         /**< `upgrad`, `dualproj`: >= 0, default 1e-4. Added to K / tr K; 0: exact cone. */
+    int pcgrad_identity_order;       /**< 1: orders are 0,1,2,... (default 0: random) */
+    int pcgrad_mean;                 /**< 1: divide by m (default 0) */
+    sut_config_length config_length; /**< default SUT_CONFIG_PROJECTION */
+    int config_row;                  /**< row of SUT_CONFIG_SPECIFIC, 0..m-1, default 0 */
+    double cagrad_c;                 /**< >= 0, default 0.5 */
+    int cagrad_rescale;              /**< factor 1 (0), 1/(1+c^2) (1, default), 1/(1+c) (2) */
+    double cagrad_eps;               /**< >= 0, default 0: exact. > 0: the smoothed objective of the published code. */
+    sut_cagrad_pareto cagrad_pareto; /**< default SUT_PARETO_PROJECT */
+    int imtlg_abs_normaliser;        /**< 1: divide by the absolute value of the normaliser (default 0) */
+    sut_aligned_scale aligned_scale; /**< default SUT_ALIGNED_MIN */
+    double aligned_rank_tol;         /**< in (0, 1), default 2^-23: eigenvalues <= m rank_tol max are dropped */
+    double norm_eps;                 /**< `upgrad`, `dualproj`: >= 0, default 1e-4. tr K below it: the plain mean. */
+    double reg_eps;                  /**< `upgrad`, `dualproj`: >= 0, default 1e-4. Added to K / tr K; 0: exact cone. */
     sut_mgda_normalisation mgda_normalisation;
-    int mgda_frank_wolfe;                   /**< 1: Frank-Wolfe instead of the exact solution (default 0) */
-    double mgda_fw_epsilon;                 /**< > 0, default 1e-3 */
-    int mgda_fw_max_iterations;             /**< >= 1, default 100 */
-    double nash_max_norm;                   /**< >= 0, default 1; 0: no limit */
-    int nash_update_every;                  /**< >= 1, default 1: keep the weights for that many steps (optimizers only) */
-    double sdmgrad_lambda;                  /**< >= 0, default 0.3 */
+    int mgda_frank_wolfe;       /**< 1: Frank-Wolfe instead of the exact solution (default 0) */
+    double mgda_fw_epsilon;     /**< > 0, default 1e-3 */
+    int mgda_fw_max_iterations; /**< >= 1, default 100 */
+    double nash_max_norm;       /**< >= 0, default 1; 0: no limit */
+    int nash_update_every;      /**< >= 1, default 1: keep the weights for that many steps (optimizers only) */
+    double sdmgrad_lambda;      /**< >= 0, default 0.3 */
 } sut_surgery_config;
 
 SUT_API void sut_surgery_config_init_sized(sut_surgery_config *config, size_t struct_size, sut_surgery_method method);
@@ -121,11 +121,11 @@ typedef struct sut_surgery_report {
     double alignment;               /**< 2 |mean unit gradient|^2 - 1 in [-1, 1]: Wang et al. 2025, arXiv 2502.00604 */
     int rank;                       /**< numerical rank that the method used; m where it uses none */
     int zero;                       /**< a is exactly zero: no direction helps, or the method's own zero case */
-    int pareto;                     /**< stationary: 0 lies in the convex hull of the gradients. Found by config, pcgrad, cagrad,
+    int pareto; /**< stationary: 0 lies in the convex hull of the gradients. Found by config, pcgrad, cagrad,
                                          mgda, sdmgrad; other methods set it only where their answer is zero. */
-    int negative_normaliser;        /**< IMTL-G: a climbs every loss */
-    int n_conflicts;                /**< rows with cos_a < -1e-6 */
-    int strict;                     /**< 1: products were taken in double (asked for, or needed by the conditioning) */
+    int negative_normaliser; /**< IMTL-G: a climbs every loss */
+    int n_conflicts;         /**< rows with cos_a < -1e-6 */
+    int strict;              /**< 1: products were taken in double (asked for, or needed by the conditioning) */
 } sut_surgery_report;
 
 SUT_API void sut_surgery_report_init_sized(sut_surgery_report *report, size_t struct_size);

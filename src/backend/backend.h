@@ -38,10 +38,10 @@ typedef struct sut_rows {
 
 /* Sums of one projection on plain arrays: everything that the m x m algebra needs. */
 typedef struct sut_cone_sums {
-    double b[SUT_MAX_LOSSES];  /* G u */
-    double *K;                 /* m*m: G M^-1 G^T, both triangles */
-    double uu;                 /* u . u */
-    double uMu;                /* u . M u over coordinates with finite M */
+    double b[SUT_MAX_LOSSES]; /* G u */
+    double *K;                /* m*m: G M^-1 G^T, both triangles */
+    double uu;                /* u . u */
+    double uMu;               /* u . M u over coordinates with finite M */
 } sut_cone_sums;
 
 /* Sums that certify a projected p. */
@@ -115,9 +115,9 @@ const sut_layout *sut_plain_layout_init(sut_plain_layout *plain, int64_t n, sut_
  * are worse conditioned than those can carry or the range is too wide, scales by a power of two when doubles overflow.
  */
 typedef struct sut_gram {
-    double *K;      /* m*m, of the rows times 2^-exponent (a common power of two) */
-    int exponent;   /* 0 unless the rows are too large or too small for their squares */
-    bool strict;    /* products were taken in double */
+    double *K;    /* m*m, of the rows times 2^-exponent (a common power of two) */
+    int exponent; /* 0 unless the rows are too large or too small for their squares */
+    bool strict;  /* products were taken in double */
 } sut_gram;
 
 /* On a non-finite entry: SUT_ERROR_NOT_FINITE with a text that names loss, tensor and index. Names may be NULL. */

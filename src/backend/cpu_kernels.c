@@ -92,30 +92,30 @@ static int64_t find_tensor(const sut_layout *layout, int64_t chunk)
     return low;
 }
 
-#define SUT_STEP_CHUNK(real)                                                                                         \
-    static void step_chunk_##real(const walk *w, int64_t tensor, int64_t offset, int64_t count,                      \
-                                  double (*lanes)[SUT_LANES], void *buffer)                                          \
-    {                                                                                                                \
-        const sut_step_pass *const pass = w->pass;                                                                   \
-        const sut_rule_setting *const setting = pass->tensors[tensor].setting;                                       \
-        sut_chunk_##real c = {                                                                                       \
-            .pass = pass,                                                                                            \
-            .tensor = &pass->tensors[tensor],                                                                        \
-            .kernels = sut_select_##real(setting->rule, setting->flags),                                             \
-            .constants = sizeof(real) == 4 ? setting->f32 : setting->f64,                                            \
-            .tensor_index = tensor,                                                                                  \
-            .offset = offset,                                                                                        \
-            .count = count,                                                                                          \
-            .row_dtype = w->layout->dtype[tensor],                                                                   \
-            .own = w->layout->dtype[tensor] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32,                        \
-            .lanes = lanes,                                                                                          \
-            .row_buffer = buffer,                                                                                    \
-            .weighted_buffer = (real *)buffer + (int64_t)pass->rows.m * SUT_BLOCK,                                   \
-        };                                                                                                           \
-        for (int i = 0; i < pass->rows.m; ++i)                                                                       \
-            if (pass->rows.data[(int64_t)i * w->layout->n_tensors + tensor])                                         \
-                c.row[c.n_rows++] = i;                                                                               \
-        sut_run_chunk_##real(&c);                                                                                    \
+#define SUT_STEP_CHUNK(real)                                                                    \
+    static void step_chunk_##real(const walk *w, int64_t tensor, int64_t offset, int64_t count, \
+                                  double(*lanes)[SUT_LANES], void *buffer)                      \
+    {                                                                                           \
+        const sut_step_pass *const pass = w->pass;                                              \
+        const sut_rule_setting *const setting = pass->tensors[tensor].setting;                  \
+        sut_chunk_##real c = {                                                                  \
+            .pass = pass,                                                                       \
+            .tensor = &pass->tensors[tensor],                                                   \
+            .kernels = sut_select_##real(setting->rule, setting->flags),                        \
+            .constants = sizeof(real) == 4 ? setting->f32 : setting->f64,                       \
+            .tensor_index = tensor,                                                             \
+            .offset = offset,                                                                   \
+            .count = count,                                                                     \
+            .row_dtype = w->layout->dtype[tensor],                                              \
+            .own = w->layout->dtype[tensor] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32,   \
+            .lanes = lanes,                                                                     \
+            .row_buffer = buffer,                                                               \
+            .weighted_buffer = (real *)buffer + (int64_t)pass->rows.m * SUT_BLOCK,              \
+        };                                                                                      \
+        for (int i = 0; i < pass->rows.m; ++i)                                                  \
+            if (pass->rows.data[(int64_t)i * w->layout->n_tensors + tensor])                    \
+                c.row[c.n_rows++] = i;                                                          \
+        sut_run_chunk_##real(&c);                                                               \
     }
 SUT_STEP_CHUNK(float)
 SUT_STEP_CHUNK(double)
@@ -125,8 +125,7 @@ static void walk_slice(void *argument, int slice, int worker)
     const walk *const w = argument;
     const sut_layout *const layout = w->layout;
     const int n_sums = w->scratch.n_sums;
-    double (*const lanes)[SUT_LANES] =
-        (double (*)[SUT_LANES])w->scratch.lanes + (size_t)worker * max_sums(w->rows->m);
+    double(*const lanes)[SUT_LANES] = (double(*)[SUT_LANES])w->scratch.lanes + (size_t)worker * max_sums(w->rows->m);
     double *const buffer = w->scratch.rows + (size_t)worker * 2 * (size_t)w->rows->m * SUT_BLOCK;
     memset(lanes, 0, (size_t)n_sums * sizeof *lanes);
 

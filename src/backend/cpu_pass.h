@@ -22,7 +22,8 @@ typedef struct SUT_T(chunk) {
 } SUT_T(chunk);
 
 /* n elements of `from` (of `dtype`) as SUT_REAL: in place when the types agree, else converted into `buffer`. */
-static inline const SUT_REAL *SUT_T(load)(const void *from, sut_dtype dtype, int64_t offset, int64_t n, SUT_REAL *buffer)
+static inline const SUT_REAL *SUT_T(load)(const void *from, sut_dtype dtype, int64_t offset, int64_t n,
+                                          SUT_REAL *buffer)
 {
     if (dtype == SUT_OWN_DTYPE)
         return (const SUT_REAL *)from + offset;
@@ -159,7 +160,7 @@ static void SUT_T(load_rows)(const SUT_T(chunk) *c, int64_t offset, int64_t n, c
 /* lanes of b or s: x against every row that is present. */
 static void SUT_T(row_sums)(const SUT_T(chunk) *c, const SUT_REAL *x, const SUT_REAL *const *g, int64_t n)
 {
-    double (*const lanes)[SUT_LANES] = c->lanes + SUT_SUM_ROWS;
+    double(*const lanes)[SUT_LANES] = c->lanes + SUT_SUM_ROWS;
     if (c->n_rows == c->pass->rows.m) {
         SUT_DOTS(x, g, c->n_rows, n, lanes);
         return;
@@ -187,8 +188,8 @@ static const SUT_REAL *SUT_T(scaled)(const SUT_REAL *x, SUT_REAL factor, int64_t
  * Sums of a proposal: u, D and 1/D in. Over groups of different rates u and 1/M are scaled by the ratio r: u r, M u unchanged.
  * The rows go through a block of scratch for w g_i, of which there are m.
  */
-static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *d,
-                                 const SUT_REAL *inverse, const SUT_REAL *const *g, int64_t n)
+static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *d, const SUT_REAL *inverse,
+                                 const SUT_REAL *const *g, int64_t n)
 {
     const sut_step_pass *const pass = c->pass;
     const int m = pass->rows.m;
@@ -245,8 +246,8 @@ static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const
 }
 
 /* Sums of an update p beside its proposal u. */
-static void SUT_T(update_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *p,
-                               const SUT_REAL *const *g, int64_t n)
+static void SUT_T(update_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *p, const SUT_REAL *const *g,
+                               int64_t n)
 {
     const int m = c->pass->rows.m;
     const SUT_REAL ratio = (SUT_REAL)(c->tensor->ratio * c->pass->u_scale);
@@ -464,9 +465,7 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
             SUT_T(output)(pass->inverse_out, c->tensor_index, c->own, offset, n, r);
             break;
         case SUT_PASS_APPLY:
-        case SUT_PASS_MEASURE:
-            SUT_T(apply_block)(c, &b, g, sum, n, offset);
-            break;
+        case SUT_PASS_MEASURE: SUT_T(apply_block)(c, &b, g, sum, n, offset); break;
         }
 
         if (writes && converted) {

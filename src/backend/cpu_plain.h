@@ -10,7 +10,7 @@ typedef struct plain_walk {
     void *out;
     const double *weights; /* of the rows: a direction, or multipliers */
     double u_scale, delta_scale;
-    bool metric; /* cone_sums: K too */
+    bool metric;                    /* cone_sums: K too */
     double *lanes, *buffers, *sums; /* per worker, per worker, per slice */
     int n_sums, n_slices, n_lanes;
 } plain_walk;
@@ -73,8 +73,7 @@ static void sums_block(const plain_walk *w, int64_t offset, int64_t n, double (*
 }
 
 /* u + M^-1 G^T lambda of one block, in double. */
-static void update_block(const plain_walk *w, const double *const *g, int64_t offset, int64_t n, double *u,
-                         double *p)
+static void update_block(const plain_walk *w, const double *const *g, int64_t offset, int64_t n, double *u, double *p)
 {
     double chi[SUT_BLOCK], inverse[SUT_BLOCK];
     sut_combine_double(g, w->weights, w->rows->m, n, chi);
@@ -153,7 +152,7 @@ static void plain_slice(void *argument, int slice, int worker)
 {
     const plain_task *const task = argument;
     const plain_walk *const w = task->walk;
-    double (*const lanes)[SUT_LANES] = (double (*)[SUT_LANES])w->lanes + (size_t)worker * (size_t)w->n_lanes;
+    double(*const lanes)[SUT_LANES] = (double(*)[SUT_LANES])w->lanes + (size_t)worker * (size_t)w->n_lanes;
     double *const buffer = w->buffers + (size_t)worker * (size_t)w->rows->m * SUT_BLOCK;
     if (w->n_sums)
         memset(lanes, 0, (size_t)w->n_sums * sizeof *lanes);
@@ -204,8 +203,8 @@ static void cpu_cone_sums(sut_context *ctx, const sut_layout *layout, const sut_
 {
     const int m = rows->m;
     double all[2 + SUT_MAX_LOSSES + SUT_MAX_LOSSES * (SUT_MAX_LOSSES + 1) / 2];
-    plain_walk w = {.layout = layout, .rows = rows, .u = u, .delta = delta, .u_scale = u_scale,
-                    .delta_scale = delta_scale};
+    plain_walk w = {
+        .layout = layout, .rows = rows, .u = u, .delta = delta, .u_scale = u_scale, .delta_scale = delta_scale};
     run_plain(ctx, &w, sums_block, 2 + m + m * (m + 1) / 2, all);
     sums->uu = all[0];
     sums->uMu = all[1];
@@ -218,19 +217,25 @@ static void cpu_cone_sums(sut_context *ctx, const sut_layout *layout, const sut_
 static void cpu_cone_apply(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
                            const void *delta, const double *lambda, void *p)
 {
-    plain_walk w = {.layout = layout, .rows = rows, .u = u, .delta = delta, .weights = lambda, .out = p,
-                    .delta_scale = 1};
+    plain_walk w = {
+        .layout = layout, .rows = rows, .u = u, .delta = delta, .weights = lambda, .out = p, .delta_scale = 1};
     run_plain(ctx, &w, NULL, 0, NULL);
 }
 
 static void cpu_cone_measure(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
-                             double u_scale, const void *delta, double delta_scale, const void *p,
-                             const double *lambda, sut_cone_measure *measure)
+                             double u_scale, const void *delta, double delta_scale, const void *p, const double *lambda,
+                             sut_cone_measure *measure)
 {
     const int m = rows->m;
     double all[3 + SUT_MAX_LOSSES];
-    plain_walk w = {.layout = layout, .rows = rows, .u = u, .delta = delta, .p = p, .weights = lambda,
-                    .u_scale = u_scale, .delta_scale = delta_scale};
+    plain_walk w = {.layout = layout,
+                    .rows = rows,
+                    .u = u,
+                    .delta = delta,
+                    .p = p,
+                    .weights = lambda,
+                    .u_scale = u_scale,
+                    .delta_scale = delta_scale};
     run_plain(ctx, &w, measure_block, 3 + m, all);
     measure->pp = all[0];
     measure->dist2 = all[1];

@@ -20,7 +20,6 @@
 #include "optim/rules/rmsprop.h"
 #include "optim/rules/sgd.h"
 
-
 typedef struct SUT_T(block) {
     int64_t n;
     const void *constants;
@@ -38,171 +37,182 @@ typedef struct SUT_T(kernels) {
 } SUT_T(kernels);
 
 /* Opening and closing of a loop: M is the mask of slots in use. */
-#define SUT_LOOP(rule)                                                                                         \
-    const SUT_T(rule) c = *(const SUT_T(rule) *)b->constants;                                                  \
-    SUT_REAL *restrict const s0 = b->state[0];                                                                 \
-    SUT_REAL *restrict const s1 = b->state[1];                                                                 \
-    SUT_REAL *restrict const s2 = b->state[2];                                                                 \
-    const SUT_REAL *restrict const a = b->a;                                                                   \
-    SUT_REAL *restrict const theta = b->theta;                                                                 \
-    SUT_REAL *restrict const u = b->u;                                                                         \
-    SUT_REAL *restrict const d = b->d;                                                                         \
-    SUT_REAL *restrict const r = b->r;                                                                         \
-    SUT_REAL *restrict const pp = b->p;                                                                        \
-    const double *restrict const chis = b->chi;                                                                \
-    const int64_t n = b->n;                                                                                    \
-    (void)s0, (void)s1, (void)s2, (void)a, (void)theta, (void)u, (void)d, (void)r, (void)pp, (void)chis;                \
+#define SUT_LOOP(rule)                                                                                   \
+    const SUT_T(rule) c = *(const SUT_T(rule) *)b->constants;                                            \
+    SUT_REAL *restrict const s0 = b->state[0];                                                           \
+    SUT_REAL *restrict const s1 = b->state[1];                                                           \
+    SUT_REAL *restrict const s2 = b->state[2];                                                           \
+    const SUT_REAL *restrict const a = b->a;                                                             \
+    SUT_REAL *restrict const theta = b->theta;                                                           \
+    SUT_REAL *restrict const u = b->u;                                                                   \
+    SUT_REAL *restrict const d = b->d;                                                                   \
+    SUT_REAL *restrict const r = b->r;                                                                   \
+    SUT_REAL *restrict const pp = b->p;                                                                  \
+    const double *restrict const chis = b->chi;                                                          \
+    const int64_t n = b->n;                                                                              \
+    (void)s0, (void)s1, (void)s2, (void)a, (void)theta, (void)u, (void)d, (void)r, (void)pp, (void)chis; \
     _Pragma("GCC ivdep") for (int64_t k = 0; k < n; ++k)
 
-#define SUT_LOAD                                 \
-    SUT_REAL s[SUT_MAX_SLOTS] = {0, 0, 0};       \
-    if (M & 1)                                   \
-        s[0] = s0[k];                            \
-    if (M & 2)                                   \
-        s[1] = s1[k];                            \
-    if (M & 4)                                   \
-        s[2] = s2[k];                            \
-    SUT_REAL g = NEEDS_G ? a[k] : (SUT_REAL)0;   \
+#define SUT_LOAD                               \
+    SUT_REAL s[SUT_MAX_SLOTS] = {0, 0, 0};     \
+    if (M & 1)                                 \
+        s[0] = s0[k];                          \
+    if (M & 2)                                 \
+        s[1] = s1[k];                          \
+    if (M & 4)                                 \
+        s[2] = s2[k];                          \
+    SUT_REAL g = NEEDS_G ? a[k] : (SUT_REAL)0; \
     (void)g;
 
-#define SUT_STORE          \
-    if (M & 1)             \
-        s0[k] = s[0];      \
-    if (M & 2)             \
-        s1[k] = s[1];      \
-    if (M & 4)             \
+#define SUT_STORE     \
+    if (M & 1)        \
+        s0[k] = s[0]; \
+    if (M & 2)        \
+        s1[k] = s[1]; \
+    if (M & 4)        \
         s2[k] = s[2];
 
-#define SUT_TERMS(rule)                                    \
-    SUT_T(terms) t = SUT_T(rule##_terms)(&c, F, s, g);     \
-    if (F & SUT_RULE_DECOUPLED)                            \
+#define SUT_TERMS(rule)                                \
+    SUT_T(terms) t = SUT_T(rule##_terms)(&c, F, s, g); \
+    if (F & SUT_RULE_DECOUPLED)                        \
         t.base += SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : c.wd * theta[k];
 
 #define SUT_U (t.base + t.num * SUT_T(inverse)(t.D))
 
 /* `G_LATER`: whether the terms need the gradient once the state is updated. */
-#define SUT_RULE_LOOPS(rule, tag, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                     \
-    static void SUT_T(rule##_advance_##tag)(const SUT_T(block) *b)                                             \
-    {                                                                                                          \
-        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                                                             \
-        SUT_LOOP(rule) { SUT_LOAD SUT_T(rule##_update)(&c, F, s, g); SUT_STORE }                               \
-    }                                                                                                          \
-    static void SUT_T(rule##_propose_##tag)(const SUT_T(block) *b)                                             \
-    {                                                                                                          \
-        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                                                             \
-        SUT_LOOP(rule)                                                                                         \
-        {                                                                                                      \
-            SUT_LOAD                                                                                           \
-            if (!DEFERRED)                                                                                     \
-                SUT_T(rule##_update)(&c, F, s, g);                                                             \
-            SUT_TERMS(rule)                                                                                    \
-            u[k] = SUT_U;                                                                                      \
-            d[k] = t.D;                                                                                        \
-            r[k] = SUT_T(inverse)(t.D);                                                                        \
-            if (!DEFERRED) {                                                                                   \
-                SUT_STORE                                                                                      \
-            }                                                                                                  \
-        }                                                                                                      \
-    }                                                                                                          \
-    static void SUT_T(rule##_terms_##tag)(const SUT_T(block) *b)                                               \
-    {                                                                                                          \
-        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
-        SUT_LOOP(rule) { SUT_LOAD SUT_TERMS(rule) u[k] = SUT_U; d[k] = t.D; r[k] = SUT_T(inverse)(t.D); }                                  \
-    }                                                                                                          \
-    static void SUT_T(rule##_fused_##tag)(const SUT_T(block) *b)                                               \
-    {                                                                                                          \
-        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                                                             \
-        SUT_LOOP(rule)                                                                                         \
-        {                                                                                                      \
-            SUT_LOAD                                                                                           \
-            if (!DEFERRED)                                                                                     \
-                SUT_T(rule##_update)(&c, F, s, g);                                                             \
-            SUT_TERMS(rule)                                                                                    \
-            theta[k] = theta[k] - c.lr * SUT_U;                                                                \
-            if (DEFERRED)                                                                                      \
-                SUT_T(rule##_update)(&c, F, s, g);                                                             \
-            SUT_STORE                                                                                          \
-        }                                                                                                      \
-    }                                                                                                          \
-    static void SUT_T(rule##_apply_##tag)(const SUT_T(block) *b)                                               \
-    {                                                                                                          \
-        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
-        SUT_LOOP(rule)                                                                                         \
-        {                                                                                                      \
-            SUT_LOAD                                                                                           \
-            SUT_TERMS(rule)                                                                                    \
-            theta[k] = theta[k] - c.lr * SUT_U;                                                                \
-            if (DEFERRED) {                                                                                    \
-                SUT_T(rule##_update)(&c, F, s, g);                                                             \
-                SUT_STORE                                                                                      \
-            }                                                                                                  \
-        }                                                                                                      \
-    }                                                                                                          \
-    SUT_RULE_ALIGNED(rule, tag, 0, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                    \
-    SUT_RULE_ALIGNED(rule, tag, 1, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                    \
-    static const SUT_T(kernels) SUT_T(rule##_kernels_##tag) = {                                                \
-        SUT_T(rule##_advance_##tag),                                                                           \
-        SUT_T(rule##_propose_##tag),                                                                           \
-        SUT_T(rule##_terms_##tag),                                                                             \
-        SUT_T(rule##_fused_##tag),                                                                             \
-        SUT_T(rule##_apply_##tag),                                                                             \
-        {SUT_T(rule##_apply_chi0_##tag), SUT_T(rule##_apply_chi1_##tag)},                                      \
-        {SUT_T(rule##_apply_given0_##tag), SUT_T(rule##_apply_given1_##tag)},                                  \
+#define SUT_RULE_LOOPS(rule, tag, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)    \
+    static void SUT_T(rule##_advance_##tag)(const SUT_T(block) *b)            \
+    {                                                                         \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                            \
+        SUT_LOOP(rule)                                                        \
+        {                                                                     \
+            SUT_LOAD SUT_T(rule##_update)(&c, F, s, g);                       \
+            SUT_STORE                                                         \
+        }                                                                     \
+    }                                                                         \
+    static void SUT_T(rule##_propose_##tag)(const SUT_T(block) *b)            \
+    {                                                                         \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                            \
+        SUT_LOOP(rule)                                                        \
+        {                                                                     \
+            SUT_LOAD                                                          \
+            if (!DEFERRED)                                                    \
+                SUT_T(rule##_update)(&c, F, s, g);                            \
+            SUT_TERMS(rule)                                                   \
+            u[k] = SUT_U;                                                     \
+            d[k] = t.D;                                                       \
+            r[k] = SUT_T(inverse)(t.D);                                       \
+            if (!DEFERRED) {                                                  \
+                SUT_STORE                                                     \
+            }                                                                 \
+        }                                                                     \
+    }                                                                         \
+    static void SUT_T(rule##_terms_##tag)(const SUT_T(block) *b)              \
+    {                                                                         \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                      \
+        SUT_LOOP(rule)                                                        \
+        {                                                                     \
+            SUT_LOAD SUT_TERMS(rule) u[k] = SUT_U;                            \
+            d[k] = t.D;                                                       \
+            r[k] = SUT_T(inverse)(t.D);                                       \
+        }                                                                     \
+    }                                                                         \
+    static void SUT_T(rule##_fused_##tag)(const SUT_T(block) *b)              \
+    {                                                                         \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                            \
+        SUT_LOOP(rule)                                                        \
+        {                                                                     \
+            SUT_LOAD                                                          \
+            if (!DEFERRED)                                                    \
+                SUT_T(rule##_update)(&c, F, s, g);                            \
+            SUT_TERMS(rule)                                                   \
+            theta[k] = theta[k] - c.lr * SUT_U;                               \
+            if (DEFERRED)                                                     \
+                SUT_T(rule##_update)(&c, F, s, g);                            \
+            SUT_STORE                                                         \
+        }                                                                     \
+    }                                                                         \
+    static void SUT_T(rule##_apply_##tag)(const SUT_T(block) *b)              \
+    {                                                                         \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                      \
+        SUT_LOOP(rule)                                                        \
+        {                                                                     \
+            SUT_LOAD                                                          \
+            SUT_TERMS(rule)                                                   \
+            theta[k] = theta[k] - c.lr * SUT_U;                               \
+            if (DEFERRED) {                                                   \
+                SUT_T(rule##_update)(&c, F, s, g);                            \
+                SUT_STORE                                                     \
+            }                                                                 \
+        }                                                                     \
+    }                                                                         \
+    SUT_RULE_ALIGNED(rule, tag, 0, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)   \
+    SUT_RULE_ALIGNED(rule, tag, 1, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)   \
+    static const SUT_T(kernels) SUT_T(rule##_kernels_##tag) = {               \
+        SUT_T(rule##_advance_##tag),                                          \
+        SUT_T(rule##_propose_##tag),                                          \
+        SUT_T(rule##_terms_##tag),                                            \
+        SUT_T(rule##_fused_##tag),                                            \
+        SUT_T(rule##_apply_##tag),                                            \
+        {SUT_T(rule##_apply_chi0_##tag), SUT_T(rule##_apply_chi1_##tag)},     \
+        {SUT_T(rule##_apply_given0_##tag), SUT_T(rule##_apply_given1_##tag)}, \
     };
 
 /* The sum num + chi is taken in double and rounded once: where they cancel, p keeps its digits. */
-#define SUT_RULE_ALIGNED(rule, tag, ON, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                               \
-    static void SUT_T(rule##_apply_chi##ON##_##tag)(const SUT_T(block) *b)                                     \
-    {                                                                                                          \
-        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
-        SUT_LOOP(rule)                                                                                         \
-        {                                                                                                      \
-            SUT_LOAD                                                                                           \
-            SUT_TERMS(rule)                                                                                    \
-            const SUT_REAL chi = (SUT_REAL)chis[k];                                                            \
-            const SUT_REAL p = t.base + (SUT_REAL)((double)t.num + chis[k]) * SUT_T(inverse)(t.D);             \
-            theta[k] = theta[k] - c.lr * p;                                                                    \
-            pp[k] = p;                                                                                         \
-            u[k] = SUT_U;                                                                                      \
-            if (DEFERRED)                                                                                      \
-                SUT_T(rule##_update)(&c, F, s, g);                                                             \
-            if (ON) {                                                                                          \
-                REALIGN(rule)                                                                                  \
-            }                                                                                                  \
-            if (DEFERRED || ON) {                                                                              \
-                SUT_STORE                                                                                      \
-            }                                                                                                  \
-        }                                                                                                      \
-    }                                                                                                          \
-    static void SUT_T(rule##_apply_given##ON##_##tag)(const SUT_T(block) *b)                                   \
-    {                                                                                                          \
-        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                                       \
-        SUT_LOOP(rule)                                                                                         \
-        {                                                                                                      \
-            SUT_LOAD                                                                                           \
-            SUT_TERMS(rule)                                                                                    \
-            const SUT_REAL p = pp[k];                                                                          \
-            const SUT_REAL proposal = SUT_U;                                                                   \
-            const SUT_REAL difference = p - proposal;                                                          \
-            /* D = Inf: no state would propose p. */                                                           \
-            const SUT_REAL chi = SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : t.D * difference;                      \
-            theta[k] = theta[k] - c.lr * p;                                                                    \
-            u[k] = proposal;                                                                                   \
-            if (DEFERRED)                                                                                      \
-                SUT_T(rule##_update)(&c, F, s, g);                                                             \
-            if (ON) {                                                                                          \
-                REALIGN(rule)                                                                                  \
-            }                                                                                                  \
-            if (DEFERRED || ON) {                                                                              \
-                SUT_STORE                                                                                      \
-            }                                                                                                  \
-        }                                                                                                      \
+#define SUT_RULE_ALIGNED(rule, tag, ON, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                   \
+    static void SUT_T(rule##_apply_chi##ON##_##tag)(const SUT_T(block) *b)                         \
+    {                                                                                              \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                           \
+        SUT_LOOP(rule)                                                                             \
+        {                                                                                          \
+            SUT_LOAD                                                                               \
+            SUT_TERMS(rule)                                                                        \
+            const SUT_REAL chi = (SUT_REAL)chis[k];                                                \
+            const SUT_REAL p = t.base + (SUT_REAL)((double)t.num + chis[k]) * SUT_T(inverse)(t.D); \
+            theta[k] = theta[k] - c.lr * p;                                                        \
+            pp[k] = p;                                                                             \
+            u[k] = SUT_U;                                                                          \
+            if (DEFERRED)                                                                          \
+                SUT_T(rule##_update)(&c, F, s, g);                                                 \
+            if (ON) {                                                                              \
+                REALIGN(rule)                                                                      \
+            }                                                                                      \
+            if (DEFERRED || ON) {                                                                  \
+                SUT_STORE                                                                          \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void SUT_T(rule##_apply_given##ON##_##tag)(const SUT_T(block) *b)                       \
+    {                                                                                              \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                           \
+        SUT_LOOP(rule)                                                                             \
+        {                                                                                          \
+            SUT_LOAD                                                                               \
+            SUT_TERMS(rule)                                                                        \
+            const SUT_REAL p = pp[k];                                                              \
+            const SUT_REAL proposal = SUT_U;                                                       \
+            const SUT_REAL difference = p - proposal;                                              \
+            /* D = Inf: no state would propose p. */                                               \
+            const SUT_REAL chi = SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : t.D * difference;          \
+            theta[k] = theta[k] - c.lr * p;                                                        \
+            u[k] = proposal;                                                                       \
+            if (DEFERRED)                                                                          \
+                SUT_T(rule##_update)(&c, F, s, g);                                                 \
+            if (ON) {                                                                              \
+                REALIGN(rule)                                                                      \
+            }                                                                                      \
+            if (DEFERRED || ON) {                                                                  \
+                SUT_STORE                                                                          \
+            }                                                                                      \
+        }                                                                                          \
     }
 
-#define SUT_REALIGN_COMMON(rule) (void)chi; SUT_T(rule##_realign)(&c, F, s, t, p, chi);
+#define SUT_REALIGN_COMMON(rule) \
+    (void)chi;                   \
+    SUT_T(rule##_realign)(&c, F, s, t, p, chi);
 /* s holds the new moment here; |c| belongs to the old one, which is still in memory. */
-#define SUT_REALIGN_LION(rule)                                         \
-    const SUT_REAL wish = SUT_T(lion_c)(&c, s0[k], g);                 \
+#define SUT_REALIGN_LION(rule)                         \
+    const SUT_REAL wish = SUT_T(lion_c)(&c, s0[k], g); \
     SUT_T(lion_realign_deferred)(&c, s, wish < 0 ? -wish : wish, chi);
 
 #define ALL_G 1

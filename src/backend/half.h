@@ -50,7 +50,8 @@ static inline uint16_t sut_to_f16(float x)
     /* Normal range: rebias by -112 and round at bit 13. */
     const uint32_t normal = (magnitude - (112u << 23) + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
     /* Below 2^-14: adding 0.5 lets the hardware round at 2^-24, the denormals' unit. */
-    const uint32_t small = sut_f32_to_bits(sut_bits_to_f32(magnitude < 0x38800000u ? magnitude : 0u) + 0.5f) - 0x3F000000u;
+    const uint32_t small =
+        sut_f32_to_bits(sut_bits_to_f32(magnitude < 0x38800000u ? magnitude : 0u) + 0.5f) - 0x3F000000u;
     const uint32_t finite = magnitude < 0x38800000u ? small : normal;
     const uint32_t nan = 0x7E00u, inf = 0x7C00u;
     const uint32_t large = magnitude > 0x7F800000u ? nan : inf;

@@ -46,8 +46,7 @@ void *sut_alloc(sut_context *ctx, size_t count, size_t size)
     void *const raw = ctx->allocator.allocate(ctx->allocator.user, total);
     if (!raw)
         return NULL;
-    const uintptr_t aligned =
-        ((uintptr_t)raw + sizeof(void *) + SUT_ALIGNMENT - 1) & ~(uintptr_t)(SUT_ALIGNMENT - 1);
+    const uintptr_t aligned = ((uintptr_t)raw + sizeof(void *) + SUT_ALIGNMENT - 1) & ~(uintptr_t)(SUT_ALIGNMENT - 1);
     memcpy((void *)(aligned - sizeof(void *)), &raw, sizeof raw);
     memset((void *)aligned, 0, bytes);
     return (void *)aligned;

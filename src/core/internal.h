@@ -33,9 +33,9 @@ struct sut_context {
     void *log_user;
     struct sut_pool *pool;
     const struct sut_backend_ops *ops; /* the n-dimensional passes, see backend/backend.h */
-    double *scratch;     /* lanes and partial sums of the passes, see sut_backend_reserve() */
-    size_t scratch_size; /* doubles */
-    char *loaded_text;    /* texts lent by the last load */
+    double *scratch;                   /* lanes and partial sums of the passes, see sut_backend_reserve() */
+    size_t scratch_size;               /* doubles */
+    char *loaded_text;                 /* texts lent by the last load */
     char error[1024];
 };
 
@@ -44,11 +44,11 @@ sut_status sut_fail(sut_context *ctx, sut_status status, const char *format, ...
 void sut_log(sut_context *ctx, sut_log_level level, const char *format, ...) SUT_PRINTF(3, 4);
 
 #define SUT_FAIL(ctx, status, ...) return sut_fail((ctx), (status), __VA_ARGS__)
-#define SUT_TRY(expression)                      \
-    do {                                         \
+#define SUT_TRY(expression)                       \
+    do {                                          \
         const sut_status sut_try_ = (expression); \
-        if (sut_try_ != SUT_OK)                  \
-            return sut_try_;                     \
+        if (sut_try_ != SUT_OK)                   \
+            return sut_try_;                      \
     } while (0)
 
 /* Memory through the context's hooks. 64-byte aligned, zeroed; NULL when it fails or count * size overflows. */

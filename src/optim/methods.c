@@ -11,10 +11,22 @@
 #include <string.h>
 
 /* {name, offset, is_flag, default, minimum, maximum, minimum_open, maximum_open} */
-#define REAL_FROM(field, value, minimum) {#field, offsetof(sut_hyper, field), false, value, minimum, HUGE_VAL, false, false}
-#define REAL_BELOW_ONE(field, value) {#field, offsetof(sut_hyper, field), false, value, 0, 1, false, true}
-#define REAL_UP_TO_ONE(field, value) {#field, offsetof(sut_hyper, field), false, value, 0, 1, false, false}
-#define FLAG(field) {#field, offsetof(sut_hyper, field), true, 0, 0, 1, false, false}
+#define REAL_FROM(field, value, minimum)                                                  \
+    {                                                                                     \
+#field, offsetof(sut_hyper, field), false, value, minimum, HUGE_VAL, false, false \
+    }
+#define REAL_BELOW_ONE(field, value)                                        \
+    {                                                                       \
+#field, offsetof(sut_hyper, field), false, value, 0, 1, false, true \
+    }
+#define REAL_UP_TO_ONE(field, value)                                         \
+    {                                                                        \
+#field, offsetof(sut_hyper, field), false, value, 0, 1, false, false \
+    }
+#define FLAG(field)                                                     \
+    {                                                                   \
+#field, offsetof(sut_hyper, field), true, 0, 0, 1, false, false \
+    }
 
 static unsigned sgd_slots(const sut_hyper *h)
 {
@@ -44,35 +56,75 @@ static unsigned adam_slots(const sut_hyper *h)
 }
 
 const sut_method_row sut_method_table[SUT_OPTIMIZER_COUNT] = {
-    {SUT_OPTIMIZER_SGD, "sgd", SUT_RULE_SGD, SUT_RULE_COUPLED, {"b"}, sgd_slots,
+    {SUT_OPTIMIZER_SGD,
+     "sgd",
+     SUT_RULE_SGD,
+     SUT_RULE_COUPLED,
+     {"b"},
+     sgd_slots,
      {REAL_FROM(lr, 1e-2, 0), REAL_FROM(weight_decay, 0, 0), REAL_BELOW_ONE(momentum, 0), REAL_UP_TO_ONE(dampening, 0),
       FLAG(nesterov)},
      "Polyak 1964; Nesterov 1983; Sutskever et al. 2013"},
-    {SUT_OPTIMIZER_RMSPROP, "rmsprop", SUT_RULE_RMSPROP, SUT_RULE_COUPLED, {"v", "b", "ga"}, rmsprop_slots,
+    {SUT_OPTIMIZER_RMSPROP,
+     "rmsprop",
+     SUT_RULE_RMSPROP,
+     SUT_RULE_COUPLED,
+     {"v", "b", "ga"},
+     rmsprop_slots,
      {REAL_FROM(lr, 1e-2, 0), REAL_FROM(weight_decay, 0, 0), REAL_BELOW_ONE(alpha, 0.99), REAL_FROM(eps, 1e-8, 0),
       REAL_BELOW_ONE(momentum, 0), FLAG(centered)},
      "Tieleman and Hinton 2012; Graves 2013, arXiv 1308.0850"},
-    {SUT_OPTIMIZER_ADAGRAD, "adagrad", SUT_RULE_ADAGRAD, SUT_RULE_COUPLED, {"v"}, one_slot,
+    {SUT_OPTIMIZER_ADAGRAD,
+     "adagrad",
+     SUT_RULE_ADAGRAD,
+     SUT_RULE_COUPLED,
+     {"v"},
+     one_slot,
      {REAL_FROM(lr, 1e-2, 0), REAL_FROM(weight_decay, 0, 0), REAL_FROM(eps, 1e-10, 0), REAL_FROM(lr_decay, 0, 0),
       REAL_FROM(initial_accumulator_value, 0, 0)},
      "Duchi, Hazan, Singer 2011"},
-    {SUT_OPTIMIZER_ADAM, "adam", SUT_RULE_ADAM, SUT_RULE_COUPLED, {"m", "v", "vmax"}, adam_slots,
+    {SUT_OPTIMIZER_ADAM,
+     "adam",
+     SUT_RULE_ADAM,
+     SUT_RULE_COUPLED,
+     {"m", "v", "vmax"},
+     adam_slots,
      {REAL_FROM(lr, 1e-3, 0), REAL_FROM(weight_decay, 0, 0), REAL_BELOW_ONE(beta1, 0.9), REAL_BELOW_ONE(beta2, 0.999),
       REAL_FROM(eps, 1e-8, 0), FLAG(amsgrad)},
      "Kingma and Ba 2014, arXiv 1412.6980"},
-    {SUT_OPTIMIZER_ADAMW, "adamw", SUT_RULE_ADAM, SUT_RULE_DECOUPLED, {"m", "v", "vmax"}, adam_slots,
+    {SUT_OPTIMIZER_ADAMW,
+     "adamw",
+     SUT_RULE_ADAM,
+     SUT_RULE_DECOUPLED,
+     {"m", "v", "vmax"},
+     adam_slots,
      {REAL_FROM(lr, 1e-3, 0), REAL_FROM(weight_decay, 1e-2, 0), REAL_BELOW_ONE(beta1, 0.9),
       REAL_BELOW_ONE(beta2, 0.999), REAL_FROM(eps, 1e-8, 0), FLAG(amsgrad)},
      "Loshchilov and Hutter 2017, arXiv 1711.05101"},
-    {SUT_OPTIMIZER_NADAM, "nadam", SUT_RULE_NADAM, SUT_RULE_COUPLED, {"m", "v"}, two_slots,
+    {SUT_OPTIMIZER_NADAM,
+     "nadam",
+     SUT_RULE_NADAM,
+     SUT_RULE_COUPLED,
+     {"m", "v"},
+     two_slots,
      {REAL_FROM(lr, 2e-3, 0), REAL_FROM(weight_decay, 0, 0), REAL_BELOW_ONE(beta1, 0.9), REAL_BELOW_ONE(beta2, 0.999),
       REAL_FROM(eps, 1e-8, 0), REAL_FROM(momentum_decay, 4e-3, 0)},
      "Dozat 2016"},
-    {SUT_OPTIMIZER_RADAM, "radam", SUT_RULE_RADAM, SUT_RULE_COUPLED, {"m", "v"}, two_slots,
+    {SUT_OPTIMIZER_RADAM,
+     "radam",
+     SUT_RULE_RADAM,
+     SUT_RULE_COUPLED,
+     {"m", "v"},
+     two_slots,
      {REAL_FROM(lr, 1e-3, 0), REAL_FROM(weight_decay, 0, 0), REAL_BELOW_ONE(beta1, 0.9), REAL_BELOW_ONE(beta2, 0.999),
       REAL_FROM(eps, 1e-8, 0)},
      "Liu et al. 2019, arXiv 1908.03265"},
-    {SUT_OPTIMIZER_LION, "lion", SUT_RULE_LION, SUT_RULE_DECOUPLED, {"m"}, one_slot,
+    {SUT_OPTIMIZER_LION,
+     "lion",
+     SUT_RULE_LION,
+     SUT_RULE_DECOUPLED,
+     {"m"},
+     one_slot,
      {REAL_FROM(lr, 1e-4, 0), REAL_FROM(weight_decay, 0, 0), REAL_BELOW_ONE(beta1, 0.9), REAL_BELOW_ONE(beta2, 0.99)},
      "Chen et al. 2023, arXiv 2302.06675"},
 };
@@ -181,8 +233,8 @@ sut_status sut_optimizer_parameter(sut_optimizer_method method, int index, sut_p
         if (!row->parameter[i].name)
             return SUT_ERROR_OUT_OF_RANGE;
     const sut_method_parameter *const p = &row->parameter[index];
-    *info_out = (sut_parameter_info){p->name, p->is_flag, p->default_value, p->minimum, p->maximum, p->minimum_open,
-                                     p->maximum_open};
+    *info_out = (sut_parameter_info){p->name,    p->is_flag,      p->default_value, p->minimum,
+                                     p->maximum, p->minimum_open, p->maximum_open};
     return SUT_OK;
 }
 
@@ -198,8 +250,8 @@ sut_status sut_hyper_check(sut_context *ctx, const sut_method_row *row, const su
     }
     if (row->rule == SUT_RULE_SGD && h->nesterov && (h->momentum <= 0 || h->dampening != 0))
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
-                 "nesterov of group %d (sgd) needs momentum > 0 and dampening 0; they are %g and %g", group, h->momentum,
-                 h->dampening);
+                 "nesterov of group %d (sgd) needs momentum > 0 and dampening 0; they are %g and %g", group,
+                 h->momentum, h->dampening);
     return SUT_OK;
 }
 

@@ -54,7 +54,8 @@ static sut_status check_tensor(sut_context *ctx, const sut_tensor *t, int64_t in
     if (!sut_dtype_name(t->dtype))
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: dtype %d is not a value of sut_dtype", label, (int)t->dtype);
     if (t->n_dims < 0 || t->n_dims > SUT_MAX_DIMS)
-        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "%s: n_dims is %d; it must lie in [0, %d]", label, t->n_dims, SUT_MAX_DIMS);
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "%s: n_dims is %d; it must lie in [0, %d]", label, t->n_dims,
+                 SUT_MAX_DIMS);
     int64_t count = 1;
     bool empty = false;
     for (int d = 0; d < t->n_dims; ++d) {
@@ -161,7 +162,8 @@ static sut_status check_overlaps(sut_context *ctx, sut_optimizer *opt)
             else if (at == opt->range[2 * k + 2] && second < 0)
                 second = j;
         }
-        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "tensors \"%s\" and \"%s\" share memory: each parameter is listed once",
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
+                 "tensors \"%s\" and \"%s\" share memory: each parameter is listed once",
                  opt->tensor[first < 0 ? 0 : first].name, opt->tensor[second < 0 ? first : second].name);
     }
     return SUT_OK;
@@ -375,8 +377,8 @@ static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
     }
     if (elements == 0)
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "there are no parameters: every tensor is empty");
-    opt->layout = (sut_layout){(int64_t)n,         opt->layout_count, opt->layout_dtype,
-                               opt->first_chunk, opt->first_chunk[n], elements};
+    opt->layout =
+        (sut_layout){(int64_t)n, opt->layout_count, opt->layout_dtype, opt->first_chunk, opt->first_chunk[n], elements};
     SUT_TRY(check_names(ctx, opt));
     SUT_TRY(check_overlaps(ctx, opt));
     opt->slots = sut_optimizer_needed_slots(opt->row, opt->group, opt->n_groups);
@@ -453,10 +455,10 @@ void sut_optimizer_destroy(sut_optimizer *opt)
     if (!opt)
         return;
     sut_context *const ctx = opt->ctx;
-    void *const parts[] = {opt->group,        opt->tensor,  opt->pass_tensor, opt->layout_count, opt->layout_dtype,
-                           opt->first_chunk,  opt->setting, opt->setting_t,   opt->range,        opt->gram,
-                           opt->K,            opt->work,    opt->sums,        opt->names,        opt->tensor_name,
-                           opt->loss_name,    opt->state_memory};
+    void *const parts[] = {opt->group,       opt->tensor,      opt->pass_tensor, opt->layout_count, opt->layout_dtype,
+                           opt->first_chunk, opt->setting,     opt->setting_t,   opt->range,        opt->gram,
+                           opt->K,           opt->work,        opt->sums,        opt->names,        opt->tensor_name,
+                           opt->loss_name,   opt->state_memory};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; ++k)
         sut_free(ctx, parts[k]);
     sut_free(ctx, opt);
@@ -464,9 +466,9 @@ void sut_optimizer_destroy(sut_optimizer *opt)
 
 /* ---- settings ---- */
 
-#define REFUSE_WHILE_PENDING(opt, what)                                                                   \
-    do {                                                                                                  \
-        if ((opt)->pending)                                                                               \
+#define REFUSE_WHILE_PENDING(opt, what)                                                                    \
+    do {                                                                                                   \
+        if ((opt)->pending)                                                                                \
             SUT_FAIL((opt)->ctx, SUT_ERROR_SEQUENCE, what ": a proposal waits for sut_optimizer_apply()"); \
     } while (0)
 
@@ -500,10 +502,11 @@ sut_status sut_optimizer_set_hyper(sut_optimizer *opt, int group, const sut_hype
         int slot = 0;
         while (!(missing >> slot & 1))
             ++slot;
-        SUT_FAIL(ctx, SUT_ERROR_UNSUPPORTED,
-                 "these settings of group %d need the state \"%s\", which this optimizer was created without; create it "
-                 "with them",
-                 group, opt->row->slot[slot]);
+        SUT_FAIL(
+            ctx, SUT_ERROR_UNSUPPORTED,
+            "these settings of group %d need the state \"%s\", which this optimizer was created without; create it "
+            "with them",
+            group, opt->row->slot[slot]);
     }
     opt->group[group] = wanted;
     return SUT_OK;
@@ -558,13 +561,13 @@ sut_status sut_optimizer_parameters_changed(sut_optimizer *opt)
         return SUT_ERROR_INVALID_ARGUMENT;
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_parameters_changed");
     for (int64_t k = 0; k < opt->n_tensors; ++k) {
-        const int64_t index = opt->tensor[k].count ? opt->ctx->ops->find_nonfinite(opt->ctx, opt->pass_tensor[k].param,
-                                                                                   opt->tensor[k].count,
-                                                                                   opt->tensor[k].dtype)
-                                                   : -1;
+        const int64_t index = opt->tensor[k].count
+                                  ? opt->ctx->ops->find_nonfinite(opt->ctx, opt->pass_tensor[k].param,
+                                                                  opt->tensor[k].count, opt->tensor[k].dtype)
+                                  : -1;
         if (index >= 0)
-            SUT_FAIL(opt->ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld", opt->tensor[k].name,
-                     (long long)index);
+            SUT_FAIL(opt->ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld",
+                     opt->tensor[k].name, (long long)index);
     }
     for (int64_t k = 0; k < opt->n_tensors; ++k)
         load_master(opt, k);

@@ -49,7 +49,7 @@ typedef struct sut_optimizer_tensor {
 typedef struct sut_solution {
     sut_update_kind update;
     bool careful, realign, measured, corrected;
-    double lambda[SUT_MAX_LOSSES]; /* on the rows as given, sign of maximize not included */
+    double lambda[SUT_MAX_LOSSES];     /* on the rows as given, sign of maximize not included */
     double correction[SUT_MAX_LOSSES]; /* where `corrected`: what lambda has no digits for, see sut_step_pass */
     double uMu;
     double pp, dd; /* |p|^2, |p - u|^2 where `measured` */
@@ -76,11 +76,11 @@ struct sut_optimizer {
     int64_t *layout_count, *first_chunk;
     sut_dtype *layout_dtype;
     sut_pass_tensor *pass_tensor;
-    sut_rule_setting *setting;  /* n_groups shared ones, then one per tensor */
-    int64_t *setting_t;         /* n_groups: the step the shared setting is for */
-    uintptr_t *range;           /* n_ranges pairs, sorted: beginning and end of each parameter */
+    sut_rule_setting *setting; /* n_groups shared ones, then one per tensor */
+    int64_t *setting_t;        /* n_groups: the step the shared setting is for */
+    uintptr_t *range;          /* n_ranges pairs, sorted: beginning and end of each parameter */
     int64_t n_ranges;
-    double *gram, *K, *work;    /* m*m, m*m, SUT_SURGERY_WORK(m) */
+    double *gram, *K, *work; /* m*m, m*m, SUT_SURGERY_WORK(m) */
     double *sums;
 
     /* The step in hand. */
@@ -89,14 +89,14 @@ struct sut_optimizer {
     sut_gram gram_info;
     bool has_gram;
     bool direct;
-    double fresh_weights[SUT_MAX_LOSSES]; /* w before clipping */
-    double weights[SUT_MAX_LOSSES];       /* w, clipping included */
-    double signed_weights[SUT_MAX_LOSSES];/* as the passes take them: sign of maximize included */
+    double fresh_weights[SUT_MAX_LOSSES];  /* w before clipping */
+    double weights[SUT_MAX_LOSSES];        /* w, clipping included */
+    double signed_weights[SUT_MAX_LOSSES]; /* as the passes take them: sign of maximize included */
     double signed_lambda[SUT_MAX_LOSSES], signed_correction[SUT_MAX_LOSSES];
     double norm[SUT_MAX_LOSSES];
     double b[SUT_MAX_LOSSES];
     double uu, uMu;
-    double lr;                            /* largest of a group */
+    double lr; /* largest of a group */
     bool surgery_zero;
     sut_solution solution;
 
@@ -112,8 +112,8 @@ unsigned sut_optimizer_needed_slots(const sut_method_row *row, const sut_hyper *
 sut_status sut_hyper_check(sut_context *ctx, const sut_method_row *row, const sut_hyper *h, int group);
 
 /* Constants of step t (the coming one: 1, 2, ...) in both types; advances mu_prod for NAdam. */
-void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, double lr, double *mu_prod, double rho_m,
-                      double rho_v, bool raw, sut_rule_setting *setting);
+void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, double lr, double *mu_prod,
+                      double rho_m, double rho_v, bool raw, sut_rule_setting *setting);
 
 /* True where the rule needs the gradient after its state was updated. */
 bool sut_rule_needs_gradient_later(const sut_rule_setting *setting);

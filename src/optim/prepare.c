@@ -22,7 +22,8 @@
 static void keep(sut_rule_setting *setting, const void *constants, size_t size)
 {
     _Static_assert(sizeof(sut_adam_double) <= SUT_RULE_CONSTANTS && sizeof(sut_nadam_double) <= SUT_RULE_CONSTANTS &&
-                       sizeof(sut_radam_double) <= SUT_RULE_CONSTANTS && sizeof(sut_rmsprop_double) <= SUT_RULE_CONSTANTS,
+                       sizeof(sut_radam_double) <= SUT_RULE_CONSTANTS &&
+                       sizeof(sut_rmsprop_double) <= SUT_RULE_CONSTANTS,
                    "SUT_RULE_CONSTANTS is too small");
     memcpy(setting->f64, constants, size);
     for (size_t k = 0; k < size / sizeof(double); ++k) {
@@ -33,8 +34,8 @@ static void keep(sut_rule_setting *setting, const void *constants, size_t size)
     }
 }
 
-void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, double lr, double *mu_prod, double rho_m,
-                      double rho_v, bool raw, sut_rule_setting *setting)
+void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, double lr, double *mu_prod,
+                      double rho_m, double rho_v, bool raw, sut_rule_setting *setting)
 {
     const double steps = (double)t;
     const double v_total = 1 - pow(h->beta2, steps), m_total = 1 - pow(h->beta1, steps);

@@ -88,15 +88,16 @@ static sut_status check_same_gradients(sut_optimizer *opt, const void *const *gr
 }
 
 /* Arrays of the compute type beside the parameters: outputs of the staged calls, or (grads NULL) a p that is given. */
-static sut_status check_arrays(sut_optimizer *opt, const void *const *grads, const void *const *arrays, const char *what)
+static sut_status check_arrays(sut_optimizer *opt, const void *const *grads, const void *const *arrays,
+                               const char *what)
 {
     for (int64_t k = 0; arrays && k < opt->n_tensors; ++k) {
         if (!arrays[k] || opt->tensor[k].count == 0)
             continue;
         const size_t own = opt->tensor[k].dtype == SUT_DTYPE_F64 ? 8 : 4, count = (size_t)opt->tensor[k].count;
         if ((uintptr_t)arrays[k] % own != 0)
-            SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" is not aligned to its %zu-byte elements",
-                     what, opt->tensor[k].name, own);
+            SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT,
+                     "%s of tensor \"%s\" is not aligned to its %zu-byte elements", what, opt->tensor[k].name, own);
         if (meets_parameter(opt, arrays[k], count * own))
             SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" overlaps a parameter", what,
                      opt->tensor[k].name);
@@ -153,10 +154,11 @@ static sut_status check_lengths(sut_optimizer *opt)
         const double norm = opt->norm[i];
         if (norm <= SUT_ZERO_ROW * longest || (norm >= SUT_SHORTEST && norm <= SUT_LONGEST))
             continue;
-        SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE,
-                 "the gradient of loss %d has norm %g; an aligned step takes gradients of norm %g to %g (or 0): scale the "
-                 "losses",
-                 i, norm, SUT_SHORTEST, SUT_LONGEST);
+        SUT_FAIL(
+            opt->ctx, SUT_ERROR_OUT_OF_RANGE,
+            "the gradient of loss %d has norm %g; an aligned step takes gradients of norm %g to %g (or 0): scale the "
+            "losses",
+            i, norm, SUT_SHORTEST, SUT_LONGEST);
     }
     return SUT_OK;
 }
@@ -213,8 +215,8 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
         memcpy(opt->weights, opt->kept_weights, (size_t)m * sizeof *opt->weights);
         opt->surgery_zero = false;
     } else {
-        const sut_surgery_input in = {opt->gram, m, opt->gram_info.exponent, losses, ctx->seed, (uint64_t)opt->t,
-                                      &c->surgery, opt->work};
+        const sut_surgery_input in = {
+            opt->gram, m, opt->gram_info.exponent, losses, ctx->seed, (uint64_t)opt->t, &c->surgery, opt->work};
         sut_surgery_output out;
         SUT_TRY(sut_surgery_solve(ctx, &in, &out));
         memcpy(opt->weights, out.weights, (size_t)m * sizeof *opt->weights);
@@ -437,8 +439,8 @@ static void set_multipliers(sut_optimizer *opt, const sut_solution *s, sut_step_
 }
 
 /* G p, |p|^2 and |p - u|^2 of the p that lambda stands for; nothing is written but `p_out`. */
-static void measure(sut_optimizer *opt, const void *const *grads, const sut_solution *s, void *const *p_out, double *slack,
-                    double *pp, double *pu, double *dd)
+static void measure(sut_optimizer *opt, const void *const *grads, const sut_solution *s, void *const *p_out,
+                    double *slack, double *pp, double *pu, double *dd)
 {
     const int m = opt->config.n_losses;
     const double sign = opt->config.maximize ? -1 : 1;
@@ -640,8 +642,8 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
     /* Look before applying where the sums in hand cannot decide: |p| or the multipliers are dominated by rounding, or the
      * correction is about as small as the threshold of realignment (|p - u| >= |u| violation always). */
     const double amplified = amplification(opt, s->lambda, &reduction);
-    const bool ill = amplified > (f64 ? 450 : 1e6) || reduction < 1e-6 ||
-                     sut_nnqp_condition(opt->K, m, s->lambda, opt->work) > 1e6;
+    const bool ill =
+        amplified > (f64 ? 450 : 1e6) || reduction < 1e-6 || sut_nnqp_condition(opt->K, m, s->lambda, opt->work) > 1e6;
     const bool unclear = violation <= 4 * c->correction_distance_tol;
     if (ill || unclear) {
         s->careful = s->careful || !f64;
@@ -689,8 +691,11 @@ static void finish(sut_optimizer *opt, const void *const *grads, const void *con
 
 static void report_gradients(const sut_optimizer *opt, sut_report *r)
 {
-    const sut_surgery_input in = {.K = opt->gram, .m = opt->config.n_losses, .exponent = opt->gram_info.exponent,
-                                  .config = &opt->config.surgery, .work = opt->work};
+    const sut_surgery_input in = {.K = opt->gram,
+                                  .m = opt->config.n_losses,
+                                  .exponent = opt->gram_info.exponent,
+                                  .config = &opt->config.surgery,
+                                  .work = opt->work};
     sut_surgery_output out = {.zero = opt->surgery_zero};
     memcpy(out.weights, opt->weights, sizeof out.weights);
     sut_surgery_report surgery;
@@ -772,15 +777,15 @@ static void give_report(const sut_report *full, sut_report *given, size_t size)
     given->struct_size = size;
 }
 
-#define REFUSE_WHILE_PENDING(opt, what)                                                                  \
-    do {                                                                                                 \
-        if ((opt)->pending)                                                                              \
+#define REFUSE_WHILE_PENDING(opt, what)                                                                    \
+    do {                                                                                                   \
+        if ((opt)->pending)                                                                                \
             SUT_FAIL((opt)->ctx, SUT_ERROR_SEQUENCE, what ": a proposal waits for sut_optimizer_apply()"); \
     } while (0)
 
-#define NEED_PROPOSAL(opt, what)                                                                            \
-    do {                                                                                                    \
-        if (!(opt)->pending)                                                                                \
+#define NEED_PROPOSAL(opt, what)                                                                                   \
+    do {                                                                                                           \
+        if (!(opt)->pending)                                                                                       \
             SUT_FAIL((opt)->ctx, SUT_ERROR_SEQUENCE, what ": there is no proposal; call sut_optimizer_propose()"); \
     } while (0)
 

@@ -33,8 +33,8 @@ typedef struct sut_rule_setting {
 } sut_rule_setting;
 
 typedef struct sut_pass_tensor {
-    void *param;  /* as the caller stores it */
-    void *theta;  /* in the compute type: `param` itself, or the f32 master copy */
+    void *param; /* as the caller stores it */
+    void *theta; /* in the compute type: `param` itself, or the f32 master copy */
     void *state[SUT_MAX_SLOTS];
     bool present; /* at least one loss has a gradient for it */
     double lr;
@@ -75,8 +75,8 @@ typedef struct sut_step_pass {
     /* m, or NULL: small corrections of lambda, whose chi is added to p after the rest of it was rounded. Multipliers of
      * nearly dependent rows are too large to carry these digits. Needs SUT_REAL = double (`careful` for f32). */
     const double *correction;
-    bool careful;          /* f64 arithmetic and products for f32 tensors too */
-    double u_scale;        /* a power of two that keeps the sums in range; 1 unless `careful` */
+    bool careful;   /* f64 arithmetic and products for f32 tensors too */
+    double u_scale; /* a power of two that keeps the sums in range; 1 unless `careful` */
     bool realign;
     bool want_sums;   /* uu, uMu, G u (PROPOSE, TERMS, FUSED); pp, pu, dd, G p (APPLY, MEASURE) */
     bool want_metric; /* K = G M^-1 G^T too */

@@ -106,7 +106,8 @@ static void compare(const char *what, int step, const double *got, const double 
     for (int k = 0; k < n; ++k) {
         const double bound = tol.rtol * fabs(want[k]) + tol.arel * largest + tol.aabs;
         if (!(fabs(got[k] - want[k]) <= bound) && got[k] != want[k]) {
-            complain("step %d: %s[%d] is %.17g, expected %.17g (allowed %.3g)", step + 1, what, k, got[k], want[k], bound);
+            complain("step %d: %s[%d] is %.17g, expected %.17g (allowed %.3g)", step + 1, what, k, got[k], want[k],
+                     bound);
             return;
         }
     }
@@ -254,8 +255,8 @@ static void check_state(subject *s, int step, const json_t *state, tolerance tol
 
 static tolerance case_tolerance(const json_t *c, const json_t *defaults, sut_dtype dtype)
 {
-    tolerance t = {number(c, "rtol", number(defaults, "rtol", 1e-10)), number(c, "arel", number(defaults, "arel", 1e-13)),
-                   number(c, "aabs", number(defaults, "aabs", 0))};
+    tolerance t = {number(c, "rtol", number(defaults, "rtol", 1e-10)),
+                   number(c, "arel", number(defaults, "arel", 1e-13)), number(c, "aabs", number(defaults, "aabs", 0))};
     if (dtype == SUT_DTYPE_F32)
         t = (tolerance){1e-5, 1e-5, 0};
     return t;
@@ -269,8 +270,9 @@ static bool fits_f32(const json_t *rows)
     json_t *x;
     json_array_foreach((json_t *)rows, i, x)
     {
-        if (json_is_array(x) ? !fits_f32(x) : json_number_value(x) != 0 && (fabs(json_number_value(x)) > 1e15 ||
-                                                                           fabs(json_number_value(x)) < 1e-15))
+        if (json_is_array(x) ? !fits_f32(x)
+                             : json_number_value(x) != 0 &&
+                                   (fabs(json_number_value(x)) > 1e15 || fabs(json_number_value(x)) < 1e-15))
             return false;
     }
     return true;
@@ -498,7 +500,8 @@ static void run_gua(const json_t *c, const json_t *defaults, sut_dtype dtype)
         /* Multipliers are a matter of taste where the rows depend on each other. */
         if (pivot(rows, m, n) > 1e-6) {
             read_vector(json_object_get(expected, "lambda"), want, "lambda");
-            compare("lambda", step, report.lambda, want, m, (tolerance){fmax(tol.rtol, 1e-8), fmax(tol.arel, 1e-9), tol.aabs});
+            compare("lambda", step, report.lambda, want, m,
+                    (tolerance){fmax(tol.rtol, 1e-8), fmax(tol.arel, 1e-9), tol.aabs});
             const json_t *const active = json_object_get(expected, "active");
             int n_active = 0;
             for (int i = 0; i < m; ++i)
@@ -510,7 +513,8 @@ static void run_gua(const json_t *c, const json_t *defaults, sut_dtype dtype)
             if (conflict && report.cos_p[i] < (dtype == SUT_DTYPE_F64 ? -1e-12 : -1e-6))
                 complain("step %d: the applied step conflicts with loss %d, cosine %.3g", step + 1, i, report.cos_p[i]);
         if (report.complementarity > (dtype == SUT_DTYPE_F64 ? 1e-10 : 1e-5) || report.dual != 0)
-            complain("step %d: certificate: complementarity %.3g, dual %.3g", step + 1, report.complementarity, report.dual);
+            complain("step %d: certificate: complementarity %.3g, dual %.3g", step + 1, report.complementarity,
+                     report.dual);
     }
     subject_free(s);
     subject_free(clone);
@@ -571,10 +575,11 @@ static void run_clip_norm(const json_t *c, sut_dtype dtype)
         from_memory(dtype, n, got, parameters(s));
         for (int k = 0; k < n; ++k)
             got[k] = -got[k];
-        const json_t *const expected = json_object_get(entry, "grad") ? json_object_get(entry, "grad")
-                                                                      : json_object_get(entry, "clipped");
+        const json_t *const expected =
+            json_object_get(entry, "grad") ? json_object_get(entry, "grad") : json_object_get(entry, "clipped");
         read_vector(expected, want, "clipped gradient");
-        compare("clipped", (int)i, got, want, n, dtype == SUT_DTYPE_F64 ? (tolerance){1e-10, 1e-13, 0} : (tolerance){1e-5, 1e-5, 0});
+        compare("clipped", (int)i, got, want, n,
+                dtype == SUT_DTYPE_F64 ? (tolerance){1e-10, 1e-13, 0} : (tolerance){1e-5, 1e-5, 0});
         subject_free(s);
     }
 }
@@ -655,10 +660,10 @@ static void run_case(const json_t *cases, const json_t *c, const json_t *default
         if (!base)
             bad_file("base");
     }
-    const json_t *const numbers = clip                    ? json_object_get(c, "grad")
-                                  : !strcmp(kind, "gua")  ? json_object_get(c, "G")
-                                  : base                  ? json_object_get(base, "grads")
-                                                          : json_object_get(c, "grads");
+    const json_t *const numbers = clip                   ? json_object_get(c, "grad")
+                                  : !strcmp(kind, "gua") ? json_object_get(c, "G")
+                                  : base                 ? json_object_get(base, "grads")
+                                                         : json_object_get(c, "grads");
     for (int pass = 0; pass < 2; ++pass) {
         const sut_dtype dtype = pass == 0 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
         (void)snprintf(label, sizeof label, "%s (%s)", text(c, "id"), sut_dtype_name(dtype));

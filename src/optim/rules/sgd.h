@@ -11,8 +11,8 @@
 
 typedef struct SUT_T(sgd) {
     SUT_REAL lr, wd;
-    SUT_REAL decay;   /* mu, 0 at the first step */
-    SUT_REAL gain;    /* 1 - tau, 1 at the first step */
+    SUT_REAL decay; /* mu, 0 at the first step */
+    SUT_REAL gain;  /* 1 - tau, 1 at the first step */
     SUT_REAL mu;
     SUT_REAL realign; /* rho, or rho / mu for Nesterov */
 } SUT_T(sgd);
