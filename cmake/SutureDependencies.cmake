@@ -1,6 +1,6 @@
-# Finds what the library links with and makes the imported targets `suture::openblas` and `suture::jansson`.
-# Installed with the package: a consumer of the static library needs the same. Sets SUTURE_MISSING, a sentence about what
-# was not found and how to get it, or the empty string.
+# Finds what the library links with and makes the imported target `suture::openblas`. Installed with the package: a consumer
+# of the static library needs the same. Sets SUTURE_MISSING, a sentence about what was not found and how to get it, or the
+# empty string.
 
 set(SUTURE_MISSING "")
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -25,19 +25,6 @@ if(NOT TARGET suture::openblas)
             string(APPEND SUTURE_MISSING "OpenBLAS was looked for through pkg-config (openblas) and as a CMake package "
                 "(OpenBLAS) and was not found; on Debian: apt-get install libopenblas-dev pkg-config. ")
         endif()
-    endif()
-endif()
-
-if(NOT TARGET suture::jansson)
-    if(PkgConfig_FOUND)
-        pkg_check_modules(SUTURE_JANSSON QUIET IMPORTED_TARGET jansson>=2.7)
-    endif()
-    if(SUTURE_JANSSON_FOUND)
-        add_library(suture::jansson INTERFACE IMPORTED)
-        target_link_libraries(suture::jansson INTERFACE PkgConfig::SUTURE_JANSSON)
-    else()
-        string(APPEND SUTURE_MISSING "Jansson (2.7 or later) was looked for through pkg-config (jansson) and was not "
-            "found; on Debian: apt-get install libjansson-dev pkg-config. ")
     endif()
 endif()
 

@@ -40,7 +40,7 @@ else()
 endif()
 # What a program that links the static library needs. Written out instead of Requires.private: that would draw in what
 # OpenBLAS needs to be linked statically itself (a Fortran runtime), and its headers, which no user of Suture needs.
-set(libs ${SUTURE_OPENBLAS_LDFLAGS} ${SUTURE_JANSSON_LDFLAGS} -lm -pthread)
+set(libs ${SUTURE_OPENBLAS_LDFLAGS} -lm -pthread)
 list(REMOVE_DUPLICATES libs)
 list(JOIN libs " " libs)
 if(NOT SUTURE_OPENBLAS_LDFLAGS)
