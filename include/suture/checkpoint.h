@@ -20,7 +20,7 @@ extern "C" {
 
 /** Something of the caller's own that is kept in the same file: a tensor (its parameters, a network, a log) ... */
 typedef struct sut_extra_tensor {
-    const char *name; /**< 1..200 bytes of UTF-8; must not start with "suture." */
+    const char *name; /**< 1..200 bytes of UTF-8, not repeated; must not start with "suture." */
     sut_dtype dtype;
     int n_dims;
     int64_t shape[SUT_MAX_DIMS];
@@ -29,20 +29,26 @@ typedef struct sut_extra_tensor {
 
 /** ... or a short text (a configuration, a generator's state). */
 typedef struct sut_extra_text {
-    const char *key;   /**< must not start with "suture." */
+    const char *key;   /**< UTF-8, not empty, not repeated; must not start with "suture." */
     const char *value; /**< save: UTF-8 text. load: set to a text that is lent until the next call on the context. */
 } sut_extra_text;
 
 /** What goes into a file beside the optimizer's state. */
 typedef struct sut_checkpoint_config {
     size_t struct_size;
-    int include_parameters; /**< 1 (default): parameters are saved and restored too */
-    sut_extra_tensor *tensors;
+    int include_parameters;    /**< 1 (default): parameters are saved and restored too */
+    sut_extra_tensor *tensors; /**< n_tensors of them, borrowed for the call. NULL (default): none. */
     int n_tensors;
-    sut_extra_text *texts;
+    sut_extra_text *texts; /**< n_texts of them, likewise */
     int n_texts;
     /** load only. 1 (default): hyper-parameters, schedule and alignment come from the file; 0: those of the optimizer stay. */
     int restore_settings;
+    /**
+     * load only. 1: the parameters (and the extras) are taken from the file and nothing else; moments, step counts, settings
+     * and seed stay. The file may then be of another method, number of losses or groups, and hold more tensors.
+     * 0 (default): everything.
+     */
+    int only_parameters;
 } sut_checkpoint_config;
 
 SUT_API void sut_checkpoint_config_init_sized(sut_checkpoint_config *config, size_t struct_size);
@@ -66,10 +72,11 @@ SUT_API sut_status sut_optimizer_save(sut_optimizer *opt, const char *path, cons
  * Load from a file into an optimizer that was created with the same method, tensors (by name, shape, dtype) and m.
  *
  * Tensors are matched by name, in any order. Everything is read and checked before anything is changed.
- * Settings in the file (hyper-parameters of each group, alignment, schedule, surgery, and the seed of the context) replace
+ * Settings in the file (hyper-parameters of each group, alignment, schedule, surgery, and the seed of this optimizer) replace
  * those here unless `restore_settings` is 0; set_hyper and the like after the load have the last word. Arrays that the
  * caller lends (`preference`, `order`) are not in the file: those given at creation stay in use. Settings that shape the
  * state (momentum, amsgrad, centered) must have been given at creation.
+ * Other optimizers and the context itself are not touched. With `only_parameters` the parameters alone are replaced.
  * Needs memory for the file beside the optimizer while it runs.
  * @return SUT_OK; SUT_ERROR_IO, SUT_ERROR_CORRUPT (not a safetensors file, damaged: the text names the field),
  *         SUT_ERROR_MISMATCH (a sound file that does not fit: the text names method, tensor, shape, dtype or what is

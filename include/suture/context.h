@@ -60,10 +60,11 @@ typedef void (*sut_log_function)(void *user, sut_log_level level, const char *me
 
 typedef struct sut_context_config {
     size_t struct_size;
-    sut_backend backend;     /**< default SUT_BACKEND_AUTO */
-    int n_threads;           /**< 1..1024, or SUT_THREADS_AUTO (default). Never changes a bit of a result. */
-    sut_isa isa;             /**< default SUT_ISA_AUTO */
-    uint64_t seed;           /**< default 0; for methods that draw (PCGrad's order). */
+    sut_backend backend; /**< default SUT_BACKEND_AUTO */
+    int n_threads;       /**< 1..1024, or SUT_THREADS_AUTO (default). Never changes a bit of a result. */
+    sut_isa isa;         /**< default SUT_ISA_AUTO */
+    uint64_t
+        seed; /**< default 0; for methods that draw (PCGrad's order). An optimizer keeps the one of its creation. */
     sut_allocator allocator; /**< default all NULL */
     sut_log_function log;    /**< default NULL: silent */
     void *log_user;
@@ -106,7 +107,8 @@ SUT_API int sut_context_threads(const sut_context *ctx);
 
 /**
  * The sentence that explains the last failed call on this context or on an object made from it. Lent: valid until the
- * next call on the context. Empty before the first failure; look at it only after a failure. NULL gives "".
+ * next call on the context. Always valid UTF-8 (bytes of names and paths that are not become '?'), at most 1023 bytes. Empty
+ * before the first failure; look at it only after a failure. NULL gives "".
  */
 SUT_API const char *sut_context_last_error(const sut_context *ctx);
 

@@ -57,7 +57,12 @@ typedef struct sut_hyper {
     int centered;                     /**< rmsprop */
 } sut_hyper;
 
+/** Largest number of dimensions of a tensor. */
 #define SUT_MAX_DIMS 8
+/** Largest number of parameter groups of an optimizer. (Tensors: 2147483647.) */
+#define SUT_MAX_GROUPS 1000000
+/** Longest name of a tensor or a loss, in bytes, without the final 0. */
+#define SUT_MAX_NAME 1000
 
 /** A parameter tensor, contiguous, in the memory of the back end. */
 typedef struct sut_tensor {
@@ -66,7 +71,8 @@ typedef struct sut_tensor {
     int n_dims;                  /**< 0 (one element) .. SUT_MAX_DIMS */
     int64_t shape[SUT_MAX_DIMS]; /**< each >= 0; a tensor with a 0 among them is empty and skipped */
     int group;                   /**< index into `groups`, 0 for a single group */
-    const char *name;            /**< unique; copied. NULL: "param.<index>". State files go by name. */
+    /** Unique, 1 .. SUT_MAX_NAME bytes of UTF-8; copied. NULL: "param.<index>". State files go by name. */
+    const char *name;
 } sut_tensor;
 
 typedef enum sut_align {
@@ -92,14 +98,15 @@ typedef struct sut_optimizer_config {
     size_t struct_size;
     sut_optimizer_method method;
     const sut_tensor *tensors; /**< n_tensors of them; borrowed for the call (the data for the optimizer's life) */
-    int64_t n_tensors;         /**< >= 1, with at least one element in all */
+    int64_t n_tensors;         /**< 1 .. 2147483647, with at least one element in all */
     const sut_hyper *groups;   /**< n_groups of them, borrowed for the call. NULL: one group with `hyper`. */
-    int n_groups;
-    sut_hyper hyper;               /**< the single group's settings when `groups` is NULL; filled in by _init */
-    int maximize;                  /**< 1: climb (default 0) */
-    int n_losses;                  /**< m, 1..SUT_MAX_LOSSES, default 1 */
-    const char *const *loss_names; /**< n_losses names for error texts, copied; NULL: "loss 0", ... */
-    sut_surgery_config surgery;    /**< how m gradients become one; default: sum */
+    int n_groups;              /**< 1 .. SUT_MAX_GROUPS; with groups NULL: 0 (default) or 1 */
+    sut_hyper hyper;           /**< the single group's settings when `groups` is NULL; filled in by _init */
+    int maximize;              /**< 1: climb (default 0) */
+    int n_losses;              /**< m, 1..SUT_MAX_LOSSES, default 1 */
+    /** n_losses names for error texts, 1 .. SUT_MAX_NAME bytes of UTF-8 each, copied. NULL (also one of them): "loss 0", ... */
+    const char *const *loss_names;
+    sut_surgery_config surgery; /**< how m gradients become one; default: sum */
     double clip_norm; /**< > 0: scale a to at most this norm (Pascanu et al. 2012, arXiv 1211.5063); 0 (default): off */
     sut_align align;  /**< default SUT_ALIGN_NONE */
     sut_metric metric; /**< default SUT_METRIC_NATURAL */

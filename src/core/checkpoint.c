@@ -68,6 +68,13 @@ void sut_piece_name(const sut_optimizer *opt, int64_t tensor, const sut_piece *p
 
 /* --- the caller's configuration ------------------------------------------------------------------------------------- */
 
+static sut_status check_flag(sut_context *ctx, const char *name, int value)
+{
+    if (value != 0 && value != 1)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "checkpoint: %s is %d; it must be 0 or 1", name, value);
+    return SUT_OK;
+}
+
 static sut_status check_tensor(sut_context *ctx, const sut_extra_tensor *t, int index)
 {
     if (t->name == NULL || t->name[0] == '\0' || strlen(t->name) > 200)
@@ -109,6 +116,12 @@ sut_status sut_checkpoint_config_read(sut_context *ctx, const sut_checkpoint_con
     if (given == NULL)
         return SUT_OK;
     SUT_TRY(sut_read_struct(ctx, "sut_checkpoint_config", complete, sizeof *complete, given));
+    SUT_TRY(check_flag(ctx, "include_parameters", complete->include_parameters));
+    SUT_TRY(check_flag(ctx, "restore_settings", complete->restore_settings));
+    SUT_TRY(check_flag(ctx, "only_parameters", complete->only_parameters));
+    if (complete->only_parameters && !complete->include_parameters)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
+                 "checkpoint: only_parameters is 1 and include_parameters is 0: nothing would be left");
     if (complete->n_tensors < 0 || (complete->n_tensors > 0 && complete->tensors == NULL))
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "checkpoint: n_tensors is %d and tensors is %s", complete->n_tensors,
                  complete->tensors ? "given" : "NULL");

@@ -79,6 +79,8 @@ static sut_status check_head(loading *l)
     if (format > SUT_CHECKPOINT_FORMAT)
         SUT_FAIL(l->ctx, SUT_ERROR_MISMATCH, "%s has format %lld; this version of Suture (%s) reads formats up to %d",
                  l->what, (long long)format, sut_version(), SUT_CHECKPOINT_FORMAT);
+    if (l->config.only_parameters)
+        return SUT_OK;
     SUT_TRY(sut_text_get(l->ctx, l->file, "suture.method", &method));
     if (strcmp(method, opt->row->name) != 0)
         SUT_FAIL(l->ctx, SUT_ERROR_MISMATCH, "%s was written by %.40s, this optimizer is %s", l->what, method,
@@ -169,7 +171,7 @@ static sut_status check_layout(const loading *l, int64_t tensor, const sut_safet
     }
     if (!same_shape(n - 2, number + 2, t->n_dims, t->shape))
         return shape_mismatch(l, t->name, n - 2, number + 2, t->n_dims, t->shape);
-    if (l->config.restore_settings && number[0] != t->group)
+    if (l->config.restore_settings && !l->config.only_parameters && number[0] != t->group)
         SUT_FAIL(l->ctx, SUT_ERROR_MISMATCH, "tensor \"%.300s\" is in group %lld in %s, and in group %d here", t->name,
                  (long long)number[0], l->what, t->group);
     return SUT_OK;
@@ -181,9 +183,9 @@ static sut_status missing_piece(const loading *l, int64_t tensor, const sut_piec
     switch (piece->kind) {
     case SUT_PIECE_LAYOUT: SUT_FAIL(l->ctx, SUT_ERROR_MISMATCH, "tensor \"%.300s\" is not in %s", name, l->what);
     case SUT_PIECE_PARAMETER:
-        SUT_FAIL(l->ctx, SUT_ERROR_MISMATCH,
-                 "%s of tensor \"%.300s\" is missing from %s; include_parameters = 0 loads the rest",
-                 strcmp(piece->prefix, "suture.param") == 0 ? "the parameter" : "the f32 master copy", name, l->what);
+        SUT_FAIL(l->ctx, SUT_ERROR_MISMATCH, "%s of tensor \"%.300s\" is missing from %s%s",
+                 strcmp(piece->prefix, "suture.param") == 0 ? "the parameter" : "the f32 master copy", name, l->what,
+                 l->config.only_parameters ? "" : "; include_parameters = 0 loads the rest");
     default:
         SUT_FAIL(l->ctx, SUT_ERROR_MISMATCH, "%s of tensor \"%.300s\" is missing from %s", describe(piece->slot), name,
                  l->what);
@@ -240,6 +242,12 @@ static sut_status check_leftovers(const loading *l)
     return SUT_OK;
 }
 
+/* What is copied into the optimizer. */
+static bool is_wanted(const loading *l, const sut_piece *piece)
+{
+    return piece->kind == SUT_PIECE_PARAMETER || (piece->kind != SUT_PIECE_LAYOUT && !l->config.only_parameters);
+}
+
 static sut_status check_tensors(loading *l)
 {
     const int64_t n = sut_safetensors_count(l->file);
@@ -251,8 +259,11 @@ static sut_status check_tensors(loading *l)
         sut_piece pieces[SUT_MAX_PIECES];
         const int n_pieces = sut_checkpoint_pieces(l->opt, k, l->config.include_parameters != 0, &layout, pieces);
         for (int j = 0; j < n_pieces; j++)
-            SUT_TRY(check_piece(l, k, &pieces[j]));
+            if (is_wanted(l, &pieces[j]) || pieces[j].kind == SUT_PIECE_LAYOUT)
+                SUT_TRY(check_piece(l, k, &pieces[j]));
     }
+    if (l->config.only_parameters)
+        return SUT_OK;
     SUT_TRY(check_leftovers(l));
     const sut_safetensors_entry *kept = find(l, "suture.surgery.kept_weights");
     if (kept == NULL || kept->dtype != SUT_FILE_F64 || kept->n_dims != 1 || kept->shape[0] != l->opt->config.n_losses)
@@ -311,7 +322,7 @@ static sut_status read_settings(loading *l)
         SUT_TRY(sut_text_get(l->ctx, l->file, "suture.surgery.method", &method));
         if (strcmp(method, sut_surgery_method_name(l->settings.surgery.method)) != 0)
             l->kept_for = 0;
-        l->seed = l->ctx->seed;
+        l->seed = l->opt->seed;
         return SUT_OK;
     }
     SUT_TRY(sut_settings_get(l->ctx, l->file, &l->settings));
@@ -364,6 +375,19 @@ static sut_status copy_extra_texts(loading *l)
 
 /* --- stage three: nothing here can fail ----------------------------------------------------------------------------- */
 
+static void take_over_state(loading *l)
+{
+    sut_optimizer *opt = l->opt;
+    const sut_safetensors_entry *kept = find(l, "suture.surgery.kept_weights");
+    memcpy(opt->kept_weights, kept->data, kept->size);
+    opt->kept_for = l->kept_for;
+    opt->t = l->t;
+    opt->skipped = l->skipped;
+    opt->config = l->settings;
+    memcpy(opt->group, l->groups, (size_t)opt->n_groups * sizeof *opt->group);
+    opt->seed = l->seed;
+}
+
 static void take_over(loading *l)
 {
     sut_optimizer *opt = l->opt;
@@ -372,19 +396,15 @@ static void take_over(loading *l)
         sut_piece pieces[SUT_MAX_PIECES];
         const int n_pieces = sut_checkpoint_pieces(opt, k, l->config.include_parameters != 0, &layout, pieces);
         for (int j = 0; j < n_pieces; j++) {
+            if (!is_wanted(l, &pieces[j]))
+                continue;
             const sut_safetensors_entry *entry = find_piece(l, k, &pieces[j]);
-            if (pieces[j].kind != SUT_PIECE_LAYOUT && entry->size > 0)
+            if (entry->size > 0)
                 memcpy(pieces[j].data, entry->data, entry->size);
         }
     }
-    const sut_safetensors_entry *kept = find(l, "suture.surgery.kept_weights");
-    memcpy(opt->kept_weights, kept->data, kept->size);
-    opt->kept_for = l->kept_for;
-    opt->t = l->t;
-    opt->skipped = l->skipped;
-    opt->config = l->settings;
-    memcpy(opt->group, l->groups, (size_t)opt->n_groups * sizeof *opt->group);
-    l->ctx->seed = l->seed;
+    if (!l->config.only_parameters)
+        take_over_state(l);
 
     for (int k = 0; k < l->config.n_tensors; k++) {
         const sut_safetensors_entry *entry = find(l, l->config.tensors[k].name);
@@ -409,7 +429,8 @@ static sut_status load(loading *l, const void *bytes, size_t size)
     SUT_TRY(check_checksum(l, bytes, size));
     SUT_TRY(check_head(l));
     SUT_TRY(check_tensors(l));
-    SUT_TRY(read_settings(l));
+    if (!l->config.only_parameters)
+        SUT_TRY(read_settings(l));
     SUT_TRY(check_extra_tensors(l));
     SUT_TRY(copy_extra_texts(l));
     take_over(l);

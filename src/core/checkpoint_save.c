@@ -110,7 +110,7 @@ static sut_status list_texts(saving *s)
     sut_text_add_int(&s->own, "suture.steps", opt->t);
     sut_text_add_int(&s->own, "suture.skipped_steps", opt->skipped);
     sut_text_add_int(&s->own, "suture.surgery.kept_for", opt->kept_for);
-    sut_text_add_unsigned(&s->own, "suture.seed", s->ctx->seed);
+    sut_text_add_unsigned(&s->own, "suture.seed", opt->seed);
     sut_settings_add(&s->own, &opt->config);
     list_groups(s);
     for (size_t k = 0; k < s->own.n; k++)

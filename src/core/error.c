@@ -2,6 +2,7 @@
  * Error texts, log lines, range checks and the reading of caller-sized structs.
  */
 #include "core/internal.h"
+#include "core/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@ sut_status sut_fail(sut_context *ctx, sut_status status, const char *format, ...
         va_start(args, format);
         (void)vsnprintf(ctx->error, sizeof ctx->error, format, args);
         va_end(args);
+        sut_utf8_repair(ctx->error); /* names are cut to fit, paths are any bytes */
     }
     return status;
 }
@@ -55,6 +57,7 @@ void sut_log(sut_context *ctx, sut_log_level level, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    sut_utf8_repair(line);
     ctx->log(ctx->log_user, level, line);
 }
 
@@ -64,9 +67,9 @@ sut_status sut_read_struct(sut_context *ctx, const char *what, void *defaults, s
     memcpy(&size, given, sizeof size);
     if (size < sizeof size || size > own_size)
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
-                 "%s: struct_size is %zu; fill the struct in with its _init function (1..%zu bytes are understood by "
+                 "%s: struct_size is %zu; fill the struct in with its _init function (%zu..%zu bytes are understood by "
                  "version %s)",
-                 what, size, own_size, sut_version());
+                 what, size, sizeof size, own_size, sut_version());
     memcpy(defaults, given, size);
     memcpy(defaults, &own_size, sizeof own_size);
     return SUT_OK;

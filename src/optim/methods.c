@@ -13,7 +13,7 @@
 /* {name, offset, is_flag, default, minimum, maximum, minimum_open, maximum_open} */
 #define REAL_FROM(field, value, minimum)                                                  \
     {                                                                                     \
-#field, offsetof(sut_hyper, field), false, value, minimum, HUGE_VAL, false, false \
+#field, offsetof(sut_hyper, field), false, value, minimum, HUGE_VAL, false, true \
     }
 #define REAL_BELOW_ONE(field, value)                                        \
     {                                                                       \

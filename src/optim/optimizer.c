@@ -4,6 +4,7 @@
 #include "optim/optimizer.h"
 
 #include "backend/half.h"
+#include "core/utf8.h"
 #include "surgery/surgery.h"
 
 #include <math.h>
@@ -47,6 +48,17 @@ void sut_report_init_sized(sut_report *report, size_t struct_size)
 
 /* ---- checks ---- */
 
+/* Names go into state files, whose texts are UTF-8, and into error texts. NULL: there is none. */
+static sut_status check_name(sut_context *ctx, const char *label, const char *name)
+{
+    if (name && (name[0] == '\0' || strlen(name) > SUT_MAX_NAME))
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: its name has %zu bytes; a name has 1 to %d", label, strlen(name),
+                 SUT_MAX_NAME);
+    if (name && !sut_is_utf8(name))
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: its name is not valid UTF-8", label);
+    return SUT_OK;
+}
+
 static sut_status check_tensor(sut_context *ctx, const sut_tensor *t, int64_t index, int n_groups, int64_t *count_out)
 {
     char label[200];
@@ -76,8 +88,7 @@ static sut_status check_tensor(sut_context *ctx, const sut_tensor *t, int64_t in
                  sut_dtype_size(t->dtype));
     if (t->group < 0 || t->group >= n_groups)
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: group is %d; there are %d groups", label, t->group, n_groups);
-    if (t->name && (t->name[0] == '\0' || strlen(t->name) > 1000))
-        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: a name has 1 to 1000 bytes", label);
+    SUT_TRY(check_name(ctx, label, t->name));
     *count_out = count;
     return SUT_OK;
 }
@@ -418,8 +429,18 @@ sut_status sut_optimizer_create(sut_optimizer **opt_out, sut_context *ctx, const
     if (c.n_tensors == 0 || !c.tensors)
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "there are no parameters: %s",
                  c.n_tensors == 0 ? "n_tensors is 0" : "tensors is NULL");
-    if (c.groups && (c.n_groups < 1 || c.n_groups > 1000000))
-        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "n_groups is %d; it must lie in [1, 1000000]", c.n_groups);
+    if (c.groups && (c.n_groups < 1 || c.n_groups > SUT_MAX_GROUPS))
+        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "n_groups is %d; it must lie in [1, %d]", c.n_groups, SUT_MAX_GROUPS);
+    if (!c.groups && (c.n_groups < 0 || c.n_groups > 1))
+        SUT_FAIL(
+            ctx, SUT_ERROR_INVALID_ARGUMENT,
+            "n_groups is %d and groups is NULL; give the %d groups, or n_groups 0 or 1 for the single group `hyper`",
+            c.n_groups, c.n_groups);
+    for (int i = 0; c.loss_names && i < c.n_losses; ++i) {
+        char label[32];
+        (void)snprintf(label, sizeof label, "loss %d", i);
+        SUT_TRY(check_name(ctx, label, c.loss_names[i]));
+    }
     SUT_TRY(check_settings(ctx, &c));
     sut_surgery_config surgery;
     sut_surgery_config_init(&surgery, SUT_SURGERY_SUM);
@@ -437,6 +458,7 @@ sut_status sut_optimizer_create(sut_optimizer **opt_out, sut_context *ctx, const
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for an optimizer");
     opt->ctx = ctx;
     opt->row = row;
+    opt->seed = ctx->seed;
     const sut_status status = fill(ctx, opt, &c);
     if (status != SUT_OK) {
         sut_optimizer_destroy(opt);

@@ -70,6 +70,7 @@ struct sut_optimizer {
     void *state_memory; /* all slots and masters */
     size_t state_bytes, workspace_bytes;
     int64_t t, skipped;
+    uint64_t seed; /* of the context when this optimizer was created, or of the state that was loaded */
 
     /* Filled in per step. */
     sut_layout layout;

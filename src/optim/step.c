@@ -216,7 +216,7 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
         opt->surgery_zero = false;
     } else {
         const sut_surgery_input in = {
-            opt->gram, m, opt->gram_info.exponent, losses, ctx->seed, (uint64_t)opt->t, &c->surgery, opt->work};
+            opt->gram, m, opt->gram_info.exponent, losses, opt->seed, (uint64_t)opt->t, &c->surgery, opt->work};
         sut_surgery_output out;
         SUT_TRY(sut_surgery_solve(ctx, &in, &out));
         memcpy(opt->weights, out.weights, (size_t)m * sizeof *opt->weights);
@@ -318,6 +318,7 @@ static sut_step_pass base_pass(const sut_optimizer *opt, const void *const *grad
         .direct = opt->direct,
         .weights = opt->signed_weights,
         .exact_sum = opt->config.strict || (opt->gram_info.strict && !plain),
+        .strict = opt->config.strict != 0,
         .u_scale = 1,
         .sums = opt->sums,
     };
@@ -609,7 +610,7 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
     if (!may_project(opt))
         return SUT_OK;
     const bool f64 = all_f64(opt);
-    if (!f64 && (c->strict || !in_range_of_f32(opt))) {
+    if (!f64 && !in_range_of_f32(opt)) {
         repeat_sums(opt, grads);
         s->careful = true;
     }

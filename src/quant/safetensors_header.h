@@ -48,7 +48,4 @@ typedef struct sut_header {
 sut_status sut_header_parse(sut_header *header, const unsigned char *text, size_t length);
 void sut_header_release(sut_header *header);
 
-/* Bytes of the well-formed UTF-8 sequence at p, or 0. */
-size_t sut_utf8_sequence(const unsigned char *p, const unsigned char *end);
-
 #endif /* SUT_QUANT_SAFETENSORS_HEADER_H */

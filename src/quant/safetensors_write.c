@@ -4,6 +4,7 @@
  */
 #include "quant/safetensors.h"
 
+#include "core/utf8.h"
 #include "quant/safetensors_header.h"
 
 #include <stdio.h>
@@ -98,13 +99,8 @@ static void put_header(writer *w, const sut_safetensors_item *items, int64_t n_i
 
 static sut_status check_utf8(sut_context *ctx, const char *what, const char *text)
 {
-    const unsigned char *p = (const unsigned char *)text, *const end = p + strlen(text);
-    while (p < end) {
-        const size_t n = sut_utf8_sequence(p, end);
-        if (n == 0)
-            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s \"%.200s\" is not valid UTF-8", what, text);
-        p += n;
-    }
+    if (!sut_is_utf8(text))
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s \"%.200s\" is not valid UTF-8", what, text);
     return SUT_OK;
 }
 

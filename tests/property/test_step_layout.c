@@ -221,6 +221,7 @@ static void groups_have_settings_of_their_own(void **state)
         for (int k = 0; k < 2; ++k) {
             step_spec one = spec;
             one.config.groups = NULL;
+            one.config.n_groups = 0;
             one.config.hyper = groups[k];
             one.n_tensors = 1;
             one.length[0] = spec.length[k];

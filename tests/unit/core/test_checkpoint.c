@@ -677,6 +677,106 @@ static void without_parameters(void **state)
     destroy(&b);
 }
 
+/* Weights of one run for another, of whatever method: nothing but the parameters changes. */
+static void only_parameters(void **state)
+{
+    (void)state;
+    run from, to, smaller;
+    sut_optimizer_config config;
+    prepare(&from, &config, SUT_OPTIMIZER_ADAM, 5);
+    config.align = SUT_ALIGN_GUA;
+    start(&from, &config);
+    prepare(&to, &config, SUT_OPTIMIZER_LION, 7);
+    for (int k = 0; k < N_TENSORS; k++) /* the groups are others, too */
+        to.tensors[k].group = 0;
+    config.n_groups = 1;
+    start(&to, &config);
+    steps(&from, 3);
+    steps(&to, 2);
+    bytes file = save(&from);
+    sut_hyper before, after;
+    sut_checkpoint_config load_config;
+    sut_checkpoint_config_init(&load_config);
+    load_config.include_parameters = 0;
+    void *state_only;
+    size_t state_size;
+    assert_int_equal(sut_optimizer_save_memory(to.opt, &load_config, &state_only, &state_size), SUT_OK);
+    assert_int_equal(sut_optimizer_get_hyper(to.opt, 0, &before), SUT_OK);
+
+    refused_with(&to, file, NULL, SUT_ERROR_MISMATCH, "adam", "lion");
+    refused_with(&to, (bytes){state_only, state_size},
+                 &(sut_checkpoint_config){sizeof load_config, 1, NULL, 0, NULL, 0, 1, 1}, SUT_ERROR_MISMATCH,
+                 "the parameter of tensor", "is missing");
+    load_config.include_parameters = 1;
+    load_config.only_parameters = 1;
+    if (sut_optimizer_load_memory(to.opt, file.data, file.size, &load_config) != SUT_OK)
+        fail_msg("%s", sut_context_last_error(to.ctx));
+    assert_memory_equal(to.data, from.data, sizeof to.data);
+    for (int64_t k = 0; k < N_TENSORS; k++)
+        if (from.opt->pass_tensor[k].theta != from.opt->pass_tensor[k].param)
+            assert_memory_equal(from.opt->pass_tensor[k].theta, to.opt->pass_tensor[k].theta,
+                                (size_t)count_of(&from.tensors[k]) * sizeof(float));
+
+    void *state_after;
+    size_t size_after;
+    load_config.include_parameters = 0;
+    load_config.only_parameters = 0;
+    assert_int_equal(sut_optimizer_save_memory(to.opt, &load_config, &state_after, &size_after), SUT_OK);
+    same_bytes((bytes){state_only, state_size}, (bytes){state_after, size_after});
+    assert_int_equal(sut_optimizer_get_hyper(to.opt, 0, &after), SUT_OK);
+    assert_memory_equal(&before, &after, sizeof before);
+    assert_int_equal(sut_optimizer_steps(to.opt), 2);
+
+    /* More tensors in the file than here. */
+    prepare(&smaller, &config, SUT_OPTIMIZER_SGD, 0);
+    config.n_tensors = 1;
+    start(&smaller, &config);
+    load_config.include_parameters = 1;
+    load_config.only_parameters = 1;
+    assert_int_equal(sut_optimizer_load_memory(smaller.opt, file.data, file.size, &load_config), SUT_OK);
+    assert_memory_equal(smaller.data[0], from.data[0], sizeof from.data[0]);
+
+    load_config.include_parameters = 0;
+    refused_with(&to, file, &load_config, SUT_ERROR_INVALID_ARGUMENT, "only_parameters", "include_parameters");
+    sut_buffer_free(to.ctx, state_only);
+    sut_buffer_free(to.ctx, state_after);
+    free(file.data);
+    destroy(&from);
+    destroy(&to);
+    destroy(&smaller);
+}
+
+/* A load brings its seed to the optimizer alone: one that shares its context, and surgery on plain arrays, draw as before. */
+static void the_seed_belongs_to_the_optimizer(void **state)
+{
+    (void)state;
+    run from, to;
+    create(&from, SUT_OPTIMIZER_SGD);
+    sut_optimizer_config config;
+    prepare(&to, &config, SUT_OPTIMIZER_SGD, 7);
+    start(&to, &config);
+    sut_optimizer *const first = to.opt;
+    static unsigned char other_data[N_TENSORS][MAX_COUNT * 8];
+    for (int k = 0; k < N_TENSORS; k++)
+        to.tensors[k].data = other_data[k];
+    start(&to, &config);
+    sut_optimizer *const second = to.opt;
+    to.opt = first;
+    bytes file = save(&from);
+    load(&to, file);
+    assert_int_equal(first->seed, 0);
+    assert_int_equal(second->seed, 7);
+    assert_int_equal(to.ctx->seed, 7);
+    /* Created later from the same context: its own seed again. */
+    sut_optimizer_destroy(second);
+    start(&to, &config);
+    assert_int_equal(to.opt->seed, 7);
+    sut_optimizer_destroy(first);
+    free(file.data);
+    destroy(&from);
+    destroy(&to);
+}
+
 /* --- refusals -------------------------------------------------------------------------------------------------------- */
 
 /* C035: every cut, every flipped byte (one bit and all bits of it). */
@@ -848,6 +948,7 @@ static void one_group(run *r, sut_optimizer_config *config)
     for (int k = 0; k < N_TENSORS; k++)
         r->tensors[k].group = 0;
     config->groups = NULL;
+    config->n_groups = 0;
 }
 
 static void other_layouts(void **state)
@@ -1039,6 +1140,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(file_and_memory_hold_the_same_bytes),
         cmocka_unit_test(extras_travel_along),
         cmocka_unit_test(without_parameters),
+        cmocka_unit_test(only_parameters),
+        cmocka_unit_test(the_seed_belongs_to_the_optimizer),
         cmocka_unit_test(every_damage_is_noticed),
         cmocka_unit_test(hostile_headers),
         cmocka_unit_test(files_that_do_not_fit),

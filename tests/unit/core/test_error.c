@@ -55,6 +55,12 @@ static void the_text_of_a_failure(void **state)
     const size_t length = strlen(sut_context_last_error(ctx));
     assert_true(length > 500 && length < 5000);
     free(text);
+    /* Always UTF-8: what is cut in the middle of a character, or is no text, becomes question marks. */
+    assert_int_equal(sut_fail(ctx, SUT_ERROR_IO, "%.3s|%s", "\xc3\xa9\xc3\xa9",
+                              "a\xff"
+                              "b\xe2\x82\xac"),
+                     SUT_ERROR_IO);
+    assert_string_equal(sut_context_last_error(ctx), "\xc3\xa9?|a?b\xe2\x82\xac");
     assert_int_equal(sut_fail(NULL, SUT_ERROR_IO, "nowhere to go"), SUT_ERROR_IO);
     sut_context_destroy(other);
     sut_context_destroy(ctx);

@@ -414,6 +414,8 @@ static void reset_good(void)
     good.n_losses = 2;
 }
 
+static char long_name[SUT_MAX_NAME + 2]; /* one byte too long */
+
 /* Creation from `good` as it was changed; then it is put right again. */
 static void not_created(sut_status expected, const char *word, int line)
 {
@@ -492,10 +494,28 @@ static void creation(void **state)
     NOT_CREATED(SUT_ERROR_NOT_FINITE, "beta");
     theta_b[1] = -2;
 
-    sut_hyper hyper = good.hyper;
-    good.groups = &hyper;
-    good.n_groups = 0;
-    NOT_CREATED(RANGE, "n_groups");
+    const char *bad_names[] = {"", "\xff", "caf\xc3", "\xed\xa0\x80", "\xc0\xaf", long_name};
+    memset(long_name, 'x', SUT_MAX_NAME + 1);
+    for (size_t k = 0; k < sizeof bad_names / sizeof *bad_names; k++) {
+        tensors[1].name = bad_names[k];
+        NOT_CREATED(INVALID, "tensor 1");
+        const char *loss_names[2] = {"a", bad_names[k]};
+        good.loss_names = loss_names;
+        NOT_CREATED(INVALID, "loss 1");
+    }
+
+    sut_hyper hyper[2] = {good.hyper, good.hyper};
+    const int counts[] = {0, -1, SUT_MAX_GROUPS + 1, INT32_MAX};
+    for (int k = 0; k < 4; k++) {
+        good.groups = hyper;
+        good.n_groups = counts[k];
+        NOT_CREATED(RANGE, "n_groups");
+    }
+    const int without_groups[] = {2, -1, INT32_MAX, INT32_MIN};
+    for (int k = 0; k < 4; k++) {
+        good.n_groups = without_groups[k];
+        NOT_CREATED(INVALID, "n_groups");
+    }
     const struct {
         size_t offset;
         double value;
@@ -535,6 +555,102 @@ static void creation(void **state)
     sut_schedule_init(&good.schedule, SUT_SCHEDULE_LINEAR);
     NOT_CREATED(RANGE, "total");
     sut_optimizer_destroy(NULL);
+}
+
+/* Every flag and every choice of every public struct, at values that it does not have. */
+static void flags_and_choices(void **state)
+{
+    (void)state;
+#define MEMBER(type, member, count)            \
+    {                                          \
+#member, offsetof(type, member), count \
+    }
+    static const struct {
+        const char *name;
+        size_t offset;
+        int count; /* values 0 .. count - 1 are allowed */
+    } optimizer[] =
+        {
+            MEMBER(sut_optimizer_config, maximize, 2),
+            MEMBER(sut_optimizer_config, align, 2),
+            MEMBER(sut_optimizer_config, metric, 2),
+            MEMBER(sut_optimizer_config, realign_raw, 2),
+            MEMBER(sut_optimizer_config, strict, 2),
+            MEMBER(sut_optimizer_config, check, 3),
+            MEMBER(sut_optimizer_config, use_schedule, 2),
+            MEMBER(sut_optimizer_config, hyper.amsgrad, 2),
+            MEMBER(sut_optimizer_config, surgery.method, SUT_SURGERY_COUNT),
+            MEMBER(sut_optimizer_config, surgery.scale_to_sum, 2),
+            MEMBER(sut_optimizer_config, schedule.kind, SUT_SCHEDULE_COUNT),
+            MEMBER(sut_optimizer_config, schedule.cooldown, SUT_COOLDOWN_COUNT),
+            MEMBER(sut_optimizer_config, method, SUT_OPTIMIZER_COUNT),
+        },
+      surgery[] =
+          {
+              MEMBER(sut_surgery_config, method, SUT_SURGERY_COUNT),
+              MEMBER(sut_surgery_config, scale_to_sum, 2),
+              MEMBER(sut_surgery_config, pcgrad_identity_order, 2),
+              MEMBER(sut_surgery_config, pcgrad_mean, 2),
+              MEMBER(sut_surgery_config, config_length, SUT_CONFIG_SPECIFIC + 1),
+              MEMBER(sut_surgery_config, config_row, 2),
+              MEMBER(sut_surgery_config, cagrad_rescale, 3),
+              MEMBER(sut_surgery_config, cagrad_pareto, SUT_PARETO_MEAN + 1),
+              MEMBER(sut_surgery_config, imtlg_abs_normaliser, 2),
+              MEMBER(sut_surgery_config, aligned_scale, SUT_ALIGNED_RMSE + 1),
+              MEMBER(sut_surgery_config, mgda_normalisation, SUT_MGDA_LOSS_PLUS + 1),
+              MEMBER(sut_surgery_config, mgda_frank_wolfe, 2),
+          },
+      checkpoint[] = {
+          MEMBER(sut_checkpoint_config, include_parameters, 2),
+          MEMBER(sut_checkpoint_config, restore_settings, 2),
+          MEMBER(sut_checkpoint_config, only_parameters, 2),
+      };
+    const double gram[4] = {2, 1, 1, 2};
+    sut_optimizer *opt, *none;
+    reset_good();
+    assert_int_equal(sut_optimizer_create(&opt, ctx, &good), SUT_OK);
+    void *bytes;
+    size_t size;
+    assert_int_equal(sut_optimizer_save_memory(opt, NULL, &bytes, &size), SUT_OK);
+    for (int round = 0; round < 4; round++) {
+#define EACH(list, start, call)                                                               \
+    for (size_t k = 0; k < sizeof(list) / sizeof *(list); k++) {                              \
+        const int values[4] = {-1, (list)[k].count, 5 + SUT_SURGERY_COUNT, INT32_MIN};        \
+        start;                                                                                \
+        memcpy((char *)&config + (list)[k].offset, &values[round], sizeof(int));              \
+        const sut_status status = (call);                                                     \
+        const char *const word = strrchr((list)[k].name, '.');                                \
+        if (status != INVALID && status != RANGE)                                             \
+            fail_msg("%s = %d gave status %d", (list)[k].name, values[round], status);        \
+        if (!strstr(sut_context_last_error(ctx), word ? word + 1 : (list)[k].name))           \
+            fail_msg("\"%s\" does not name %s", sut_context_last_error(ctx), (list)[k].name); \
+    }
+        {
+            sut_optimizer_config config;
+            EACH(optimizer, (config = good, config.use_schedule = 1), sut_optimizer_create(&none, ctx, &config))
+        }
+        {
+            sut_surgery_config config;
+            EACH(surgery, sut_surgery_config_init(&config, SUT_SURGERY_MGDA),
+                 sut_surgery_weights(ctx, &config, gram, 2, NULL, 0, NULL))
+        }
+        {
+            sut_checkpoint_config config;
+            EACH(checkpoint, sut_checkpoint_config_init(&config), sut_optimizer_load_memory(opt, bytes, size, &config))
+            EACH(checkpoint, sut_checkpoint_config_init(&config),
+                 sut_optimizer_save_memory(opt, &config, (void **)&none, &(size_t){0}))
+        }
+        const int strict[4] = {-1, 2, 5, INT32_MIN};
+        sut_cone_config cone_config;
+        sut_cone_config_init(&cone_config);
+        cone_config.strict = strict[round];
+        const double g[1] = {1}, *const row = g;
+        REFUSED(
+            sut_cone_project(ctx, &cone_config, (const void *const *)&row, 1, 1, SUT_DTYPE_F64, g, NULL, NULL, NULL),
+            RANGE, "strict");
+    }
+    sut_buffer_free(ctx, bytes);
+    sut_optimizer_destroy(opt);
 }
 
 static sut_optimizer *make(void)
@@ -749,6 +865,14 @@ static void hyper_parameters(void **state)
     assert_int_equal(sut_optimizer_parameter(SUT_OPTIMIZER_ADAM, -1, &info), RANGE);
     assert_int_equal(sut_optimizer_parameter(SUT_OPTIMIZER_ADAM, 1000, &info), RANGE);
     assert_int_equal(sut_optimizer_parameter(SUT_OPTIMIZER_ADAM, 0, NULL), INVALID);
+    for (int method = 0; method < SUT_OPTIMIZER_COUNT; method++)
+        for (int k = 0; sut_optimizer_parameter((sut_optimizer_method)method, k, &info) == SUT_OK; k++) {
+            assert_true(isfinite(info.minimum) && isfinite(info.default_value));
+            assert_true(isfinite(info.maximum) || info.maximum_open); /* no number is infinite */
+            assert_int_equal(sut_hyper_init(&hyper, (sut_optimizer_method)method), SUT_OK);
+            assert_int_equal(sut_hyper_set(&hyper, (sut_optimizer_method)method, info.name, info.maximum),
+                             info.maximum_open ? RANGE : SUT_OK);
+        }
     assert_int_equal(sut_hyper_init(NULL, SUT_OPTIMIZER_ADAM), INVALID);
     assert_int_equal(sut_hyper_init(&hyper, (sut_optimizer_method)-1), INVALID);
     assert_int_equal(sut_hyper_init(&hyper, SUT_OPTIMIZER_ADAM), SUT_OK);
@@ -879,6 +1003,7 @@ int main(void)
         cmocka_unit_test(surgery),
         cmocka_unit_test(cone),
         cmocka_unit_test(creation),
+        cmocka_unit_test(flags_and_choices),
         cmocka_unit_test(null_handles),
         cmocka_unit_test(steps),
         cmocka_unit_test(sequence),
