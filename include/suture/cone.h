@@ -6,7 +6,8 @@
  *     lambda* in argmin 1/2 l^T K l + b^T l  over l >= 0,   K = G M^-1 G^T,  b = G u
  *     p* = u + M^-1 G^T lambda*
  *
- * p* exists, is unique, and is u itself, bit for bit, when u is in the cone. The multipliers are found by an exact
+ * p* exists (unless coordinates are frozen, see SUT_CONE_INFEASIBLE), is unique, and is u itself, bit for bit, when u is in
+ * the cone. The multipliers are found by an exact
  * active-set method (Lawson, Hanson 1974) in double.
  */
 #ifndef SUTURE_CONE_H
@@ -19,12 +20,15 @@ extern "C" {
 #endif
 
 typedef enum sut_cone_kind {
-    SUT_CONE_UNCHANGED = 0, /**< u was in the cone: p = u, same bits */
+    SUT_CONE_UNCHANGED = 0, /**< u was in the cone, up to feas_tol and the solver's rounding: p = u, same bits */
     SUT_CONE_BOUNDARY = 1,  /**< p is on the boundary */
-    SUT_CONE_ZERO = 2       /**< p = 0 exactly: no direction near u hurts no loss (Pareto-stationary proposal) */
+    SUT_CONE_ZERO = 2,      /**< p = 0 exactly: no direction near u hurts no loss (Pareto-stationary proposal) */
+    /** There is no p: constraints cannot be met because coordinates that they need are frozen (Inf in the metric). What is
+     *  returned has those coordinates of u and still hurts a loss; `primal` and `cos_p` say by how much. */
+    SUT_CONE_INFEASIBLE = 3
 } sut_cone_kind;
 
-/** The certificate of one projection; every figure is computed from the p and lambda that were returned. */
+/** The certificate of one projection; every figure is computed from the p and lambda that were returned, whatever `kind` is. */
 typedef struct sut_cone_report {
     size_t struct_size;
     int n_losses;
@@ -43,7 +47,7 @@ typedef struct sut_cone_report {
     double distance2;              /**< |p - u|_M^2 */
     int refinements;               /**< refinement steps of the multipliers */
     int rounds;                    /**< rounds of the active-set method */
-    int strict_met;                /**< with `strict`: every s_i >= 0 as computed from the stored p */
+    int strict_met; /**< every s_i >= 0 as computed from the stored p (from the unrounded one where p is NULL) */
 } sut_cone_report;
 
 SUT_API void sut_cone_report_init_sized(sut_cone_report *report, size_t struct_size);

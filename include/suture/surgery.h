@@ -114,7 +114,7 @@ typedef struct sut_surgery_report {
     double weights[SUT_MAX_LOSSES]; /**< w */
     double norms[SUT_MAX_LOSSES];   /**< d_i = norm of g_i (Inf or 0 where a double cannot hold it) */
     double cos_a[SUT_MAX_LOSSES];   /**< cosine of a with g_i, 0 when either vanishes */
-    double norm_a;                  /**< norm of a */
+    double norm_a;                  /**< norm of a (likewise) */
     double min_cos;                 /**< smallest entry of cos_a over rows that are not zero (0 if there is none) */
     double min_pair_cos;            /**< smallest cosine between two gradients (m = 1: 0) */
     double conflict_fraction;       /**< share of pairs with cosine < -1e-6 */
@@ -126,6 +126,12 @@ typedef struct sut_surgery_report {
     int negative_normaliser; /**< IMTL-G: a climbs every loss */
     int n_conflicts;         /**< rows with cos_a < -1e-6 */
     int strict;              /**< 1: products were taken in double (asked for, or needed by the conditioning) */
+    /**
+     * 0: the method's inner loop stopped at its limit (mgda_fw_max_iterations; 500 for nash, 200 for cagrad, which no input
+     * is known to reach). The call succeeds all the same: the weights are the best so far, finite and usable. Else 1.
+     */
+    int converged;
+    int iterations; /**< rounds of that loop: nash, cagrad, mgda, sdmgrad; 0 where there is none */
 } sut_surgery_report;
 
 SUT_API void sut_surgery_report_init_sized(sut_surgery_report *report, size_t struct_size);

@@ -87,12 +87,18 @@ static uint64_t support(const double *w, int m)
     return bits;
 }
 
-/* The root in (low, high]; w on return belongs to it. low: |g_w(low)|^2 + eps > low^2. */
-static bool find_root(const cagrad *p, double low, double high, double *w, double *norm2)
+enum { MAX_STEPS = 200 };
+
+/*
+ * The root in (low, high]; w on return belongs to it. low: |g_w(low)|^2 + eps > low^2. False: a solve failed.
+ * *steps_out: solves; MAX_STEPS + 1 when the bracket is still open after as many as that.
+ */
+static bool find_root(const cagrad *p, double low, double high, double *w, double *norm2, int *steps_out)
 {
     double nu = high, closed = NAN;
     uint64_t from = 0;
-    for (int step = 0; step < 200; ++step) {
+    for (int step = 0; step < MAX_STEPS; ++step) {
+        *steps_out = step + 1;
         if (!solve_at(p, nu, w, norm2))
             return false;
         const uint64_t here = support(w, p->m);
@@ -114,6 +120,7 @@ static bool find_root(const cagrad *p, double low, double high, double *w, doubl
             closed = low;
         nu = closed >= low && closed < high && step % 4 != 3 ? closed : sqrt(low) * sqrt(high);
     }
+    *steps_out = MAX_STEPS + 1;
     return true;
 }
 
@@ -190,8 +197,9 @@ sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_ou
         if (norm2 <= low * low)
             return answer_stationary(problem, factor, out);
     }
-    if (!find_root(&p, low, sut_max2(sqrt(longest * longest + p.eps), low), w, &norm2))
+    if (!find_root(&p, low, sut_max2(sqrt(longest * longest + p.eps), low), w, &norm2, &out->iterations))
         return SUT_ERROR_INTERNAL;
+    out->converged = out->iterations <= MAX_STEPS;
     const double length = smooth ? sqrt(sut_max2(0.0, norm2 - p.eps)) + eps_length : sqrt(norm2);
     for (int i = 0; i < m; ++i)
         out->weights[i] += factor * p.r * w[i] / length;

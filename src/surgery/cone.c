@@ -32,6 +32,7 @@ typedef struct projection {
     sut_cone_sums sums;
     double d[SUT_MAX_LOSSES]; /* Euclidean norms of the rows, 0 where a row imposes nothing */
     double *work;             /* SUT_SURGERY_WORK(m) */
+    bool frozen;              /* a coordinate with infinite delta and u_j != 0 */
     int rounds, refinements;
 } projection;
 
@@ -106,6 +107,7 @@ static sut_status check_metric(projection *q)
             SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_RANGE, "cone: metric is %g at index %lld; it must be positive", delta,
                      (long long)k);
         smallest = sut_min2(smallest, delta);
+        q->frozen = q->frozen || (isinf(delta) && element(q->u, q->dtype, k) != 0.0);
     }
     q->delta_exponent = isinf(smallest) ? 0 : sut_exponent(smallest);
     q->delta_scale = sut_exp2i(q->delta_exponent < -1022 ? 1022 : -q->delta_exponent);
@@ -412,6 +414,19 @@ static void fill_report(const projection *q, sut_cone_kind kind, const candidate
 
 /* The projection. */
 
+/*
+ * Whether p hurts a loss by more than rounding can explain. Without frozen coordinates 0 is in the cone and every constraint
+ * can be met; with them the constraints may contradict each other, alone or together.
+ */
+static bool is_infeasible(const projection *q, const sut_cone_config *config, const candidate *c)
+{
+    const double tolerance = sut_max2(config->feas_tol, q->dtype == SUT_DTYPE_F32 ? 1e-5 : 1e-9);
+    bool violated = false;
+    for (int i = 0; i < q->m; ++i)
+        violated = violated || (q->d[i] > 0.0 && c->measure.s[i] < -tolerance * q->d[i] * sqrt(c->measure.pp));
+    return q->frozen && violated;
+}
+
 /* u is inside, or nothing can be done about it: p = u, same bits. */
 static sut_cone_kind leave(projection *q, candidate *c)
 {
@@ -440,15 +455,18 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
         some = some || c->lambda[i] > 0.0;
     if (!some) { /* violated by less than the tolerance of the solver, or in frozen coordinates alone */
         *kind = leave(q, c);
+        if (is_infeasible(q, config, c))
+            *kind = SUT_CONE_INFEASIBLE;
         return SUT_OK;
     }
 
-    if (!(c->measure.pp <= 1e-20 * q->sums.uu)) {
+    const bool zero_allowed = !q->frozen; /* frozen coordinates keep what they have, however small */
+    if (!zero_allowed || !(c->measure.pp <= 1e-20 * q->sums.uu)) {
         const double limit = q->dtype == SUT_DTYPE_F32 ? FLT_MAX : DBL_MAX;
         if (!(sqrt(c->measure.pp) <= ldexp(limit, -q->u_exponent)))
             SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_RANGE, "cone: the projection is too long for %s (norm %g times 2^%d)",
                      sut_dtype_name(q->dtype), sqrt(c->measure.pp), q->u_exponent);
-        *kind = SUT_CONE_BOUNDARY;
+        *kind = is_infeasible(q, config, c) ? SUT_CONE_INFEASIBLE : SUT_CONE_BOUNDARY;
         if (!q->p)
             return SUT_OK;
         const sut_cone_measure unrounded = c->measure;
@@ -475,7 +493,7 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
         sut_free(q->ctx, copy);
         SUT_TRY(status);
     }
-    if (c->measure.pp <= 1e-20 * q->sums.uu) {
+    if (zero_allowed && c->measure.pp <= 1e-20 * q->sums.uu) {
         if (q->p)
             memset(q->p, 0, (size_t)q->n * sut_dtype_size(q->dtype));
         memset(c->measure.s, 0, sizeof c->measure.s);
@@ -517,7 +535,7 @@ sut_status sut_cone_project(sut_context *ctx, const sut_cone_config *config, con
     q.sums.K = memory;
     q.work = memory + mm;
     candidate c;
-    sut_cone_kind kind;
+    sut_cone_kind kind = SUT_CONE_UNCHANGED;
     sut_status status = prepare(&q);
     if (status == SUT_OK)
         status = project(&q, &complete, &c, &kind);

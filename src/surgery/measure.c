@@ -49,12 +49,19 @@ void sut_surgery_measure(const sut_surgery_input *in, const sut_surgery_output *
     }
     measure_pairs(K, d, m, report);
 
-    /* Lengths w_i d_i of the parts of a, in units of the largest one, so that no square can overflow. */
-    double part[SUT_MAX_LOSSES], largest = 0.0;
+    /* Lengths w_i d_i of the parts of a, in units of the largest one, so that no square can overflow; weights are at most 1
+     * in size for that, times a power of two. */
+    double part[SUT_MAX_LOSSES], heaviest = 0.0, largest = 0.0;
     for (int i = 0; i < m; ++i)
-        largest = sut_max2(largest, d[i] > 0.0 ? fabs(w[i]) * d[i] : 0.0);
+        heaviest = sut_max2(heaviest, d[i] > 0.0 ? fabs(w[i]) : 0.0);
+    int weight_exponent = 0;
+    (void)frexp(heaviest, &weight_exponent);
+    for (int i = 0; i < m; ++i) {
+        part[i] = d[i] > 0.0 ? ldexp(w[i], -weight_exponent) * d[i] : 0.0;
+        largest = sut_max2(largest, fabs(part[i]));
+    }
     for (int i = 0; i < m; ++i)
-        part[i] = d[i] > 0.0 && largest > 0.0 ? w[i] * d[i] / largest : 0.0;
+        part[i] = largest > 0.0 ? part[i] / largest : 0.0;
     for (int i = 0; i < m; ++i) {
         double sum_size = 0.0;
         product[i] = 0.0; /* a . u_i */
@@ -69,7 +76,7 @@ void sut_surgery_measure(const sut_surgery_input *in, const sut_surgery_output *
         size += fabs(part[i]) * sum_size;
     }
     const double norm = square > 4.0 * m * SUT_EPS * size ? sqrt(square) : 0.0;
-    report->norm_a = ldexp(norm * largest, in->exponent);
+    report->norm_a = ldexp(norm * largest, in->exponent + weight_exponent);
     report->min_cos = 0.0;
     report->n_conflicts = 0;
     bool first = true;
@@ -86,4 +93,6 @@ void sut_surgery_measure(const sut_surgery_input *in, const sut_surgery_output *
     report->zero = out->zero;
     report->pareto = out->pareto;
     report->negative_normaliser = out->negative_normaliser;
+    report->converged = out->converged;
+    report->iterations = out->iterations;
 }

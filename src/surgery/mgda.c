@@ -8,8 +8,9 @@
 #include "surgery/hull.h"
 #include "surgery/surgery.h"
 
-/* Frank, Wolfe 1956, with the exact step between the present point and one row. */
-static void frank_wolfe(const double *K, int m, double epsilon, int max_iterations, double *alpha)
+/* Frank, Wolfe 1956, with the exact step between the present point and one row; each is at least as good as the one before.
+ * False: max_iterations came first. */
+static bool frank_wolfe(const double *K, int m, double epsilon, int max_iterations, double *alpha, int *iterations_out)
 {
     double Ka[SUT_MAX_LOSSES];
     for (int i = 0; i < m; ++i)
@@ -30,9 +31,11 @@ static void frank_wolfe(const double *K, int m, double epsilon, int max_iteratio
         for (int i = 0; i < m; ++i)
             alpha[i] *= 1.0 - gamma;
         alpha[t] += gamma;
+        *iterations_out = iteration + 1;
         if (gamma < epsilon)
-            return;
+            return true;
     }
+    return false;
 }
 
 /* Length by which row i is divided. */
@@ -59,10 +62,12 @@ sut_status sut_surgery_mgda(const sut_surgery_problem *problem, sut_surgery_outp
         }
     }
     if (config->mgda_frank_wolfe) {
-        frank_wolfe(S, m, config->mgda_fw_epsilon, config->mgda_fw_max_iterations, out->weights);
+        out->converged =
+            frank_wolfe(S, m, config->mgda_fw_epsilon, config->mgda_fw_max_iterations, out->weights, &out->iterations);
         return SUT_OK;
     }
-    if (sut_hull(S, m, out->weights, work) < 0)
+    out->iterations = sut_hull(S, m, out->weights, work);
+    if (out->iterations < 0)
         return SUT_ERROR_INTERNAL;
     const double norm2 = sut_form(S, m, out->weights, out->weights);
     out->zero = out->pareto = sut_surgery_hull_has_zero(S, m, out->weights, norm2);

@@ -9,8 +9,13 @@
 #include "surgery/hull.h"
 #include "surgery/surgery.h"
 
-/* The residual cannot fall below the rounding of y_i (C y)_i, so the loop also ends where full steps stop gaining. */
-static void newton(const double *C, int m, double *y, double *H)
+enum { MAX_ROUNDS = 500 };
+
+/*
+ * The residual cannot fall below the rounding of y_i (C y)_i, so the loop also ends where full steps stop gaining. Returns the
+ * number of steps, MAX_ROUNDS when it came to no end.
+ */
+static int newton(const double *C, int m, double *y, double *H)
 {
     double z[SUT_MAX_LOSSES], r[SUT_MAX_LOSSES], before = INFINITY;
     for (int i = 0; i < m; ++i) {
@@ -19,7 +24,7 @@ static void newton(const double *C, int m, double *y, double *H)
             sum += C[(size_t)i * (size_t)m + (size_t)j];
         y[i] = 1.0 / sqrt(sut_max2(sum, 0.1));
     }
-    for (int round = 0; round < 500; ++round) {
+    for (int round = 0; round < MAX_ROUNDS; ++round) {
         double delta2 = 0.0;
         for (int i = 0; i < m; ++i) {
             double column[SUT_MAX_LOSSES], t = 0.0;
@@ -36,12 +41,13 @@ static void newton(const double *C, int m, double *y, double *H)
             delta2 += r[i] * z[i];
         const double delta = sqrt(sut_max2(0.0, delta2));
         if (delta < 1e-15 * m || (delta < 0.25 && delta > 0.5 * before))
-            return;
+            return round;
         before = delta < 0.25 ? delta : INFINITY;
         const double step = delta > 0.25 ? 1.0 / (1.0 + delta) : 1.0;
         for (int i = 0; i < m; ++i)
             y[i] *= 1.0 + step * z[i]; /* stays positive: |z_i| <= delta, since the Newton matrix is at least I */
     }
+    return MAX_ROUNDS;
 }
 
 sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out)
@@ -58,7 +64,8 @@ sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_outp
         out->pareto = true;
         return SUT_ERROR_UNDEFINED;
     }
-    newton(problem->C, m, y, problem->work);
+    out->iterations = newton(problem->C, m, y, problem->work);
+    out->converged = out->iterations < MAX_ROUNDS;
     const double length = max_norm > 0.0 && max_norm < sqrt(m) ? max_norm / sqrt(m) : 1.0;
     for (int i = 0; i < m; ++i)
         out->weights[i] = length * y[i] / problem->d[i];

@@ -12,6 +12,8 @@ sut_status sut_surgery_sdmgrad(const sut_surgery_problem *problem, sut_surgery_o
 {
     const int m = problem->m;
     const double lambda = problem->config->sdmgrad_lambda;
+    /* The rows g_i + lambda g_0, divided by lambda where that is large: its square may overflow. */
+    const double own = lambda > 1.0 ? 1.0 / lambda : 1.0, shared = lambda > 1.0 ? 1.0 : lambda;
     const double *K = problem->K;
     double *S = problem->work, *work = S + (size_t)m * (size_t)m, k[SUT_MAX_LOSSES], k0 = 0.0;
     for (int i = 0; i < m; ++i) {
@@ -24,14 +26,15 @@ sut_status sut_surgery_sdmgrad(const sut_surgery_problem *problem, sut_surgery_o
     for (int i = 0; i < m; ++i) {
         for (int j = 0; j < m; ++j) {
             const size_t ij = (size_t)i * (size_t)m + (size_t)j;
-            S[ij] = K[ij] + lambda * (k[i] + k[j]) + lambda * lambda * k0;
+            S[ij] = own * own * K[ij] + own * shared * (k[i] + k[j]) + shared * shared * k0;
         }
         /* g_i = -lambda g_0 up to rounding: the origin itself. */
         const size_t ii = (size_t)i * (size_t)(m + 1);
-        if (S[ii] <= 64.0 * m * SUT_EPS * (K[ii] + lambda * lambda * k0))
+        if (S[ii] <= 64.0 * m * SUT_EPS * (own * own * K[ii] + shared * shared * k0))
             S[ii] = 0.0;
     }
-    if (sut_hull(S, m, out->weights, work) < 0)
+    out->iterations = sut_hull(S, m, out->weights, work);
+    if (out->iterations < 0)
         return SUT_ERROR_INTERNAL;
     const double norm2 = sut_form(S, m, out->weights, out->weights);
     out->zero = sut_surgery_hull_has_zero(S, m, out->weights, norm2);

@@ -130,6 +130,8 @@ static void clear(sut_surgery_output *out, int m)
         out->weights[i] = 0.0;
     out->rank = m;
     out->zero = out->pareto = out->negative_normaliser = false;
+    out->converged = true;
+    out->iterations = 0;
 }
 
 /* One loss: g unchanged, weighted where the method has weights of its own, and of unit length under Nash-MTL. */
@@ -195,8 +197,15 @@ sut_status sut_surgery_solve(sut_context *ctx, const sut_surgery_input *in, sut_
         double w = out->weights[i] * sum;
         if (row->degree == 0)
             w = ldexp(w, -problem.exponent);
-        if (!isfinite(w))
-            SUT_FAIL(ctx, SUT_ERROR_INTERNAL, "%s: weight %d is not finite", row->name, i);
+        if (!isfinite(w)) {
+            if (row->degree == 0) /* weights of about 1 / |g| */
+                SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
+                         "%s: the weight of loss %d, about 1 / %g, leaves the range of doubles; scale the losses up",
+                         row->name, i, ldexp(problem.d[i], problem.exponent));
+            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
+                     "%s: the weight of loss %d leaves the range of doubles; an option or a loss is too extreme",
+                     row->name, i);
+        }
         out->weights[i] = w;
     }
     return SUT_OK;

@@ -27,6 +27,8 @@ typedef struct sut_surgery_output {
     double weights[SUT_MAX_LOSSES];
     int rank;
     bool zero, pareto, negative_normaliser;
+    bool converged; /* false: the method stopped at its limit of iterations; the weights are the best so far */
+    int iterations; /* of the method's own loop; 0 where it has none */
 } sut_surgery_output;
 
 /*
@@ -54,7 +56,7 @@ typedef struct sut_surgery_row {
     sut_surgery_method method;
     const char *name;
     /*
-     * Weights for the scaled rows, into an output that was cleared (rank = m). SUT_OK, SUT_ERROR_UNDEFINED or
+     * Weights for the scaled rows, into an output that was cleared (rank = m, converged). SUT_OK, SUT_ERROR_UNDEFINED or
      * SUT_ERROR_INTERNAL; no text: the caller writes it.
      */
     sut_status (*solve)(const sut_surgery_problem *problem, sut_surgery_output *out);

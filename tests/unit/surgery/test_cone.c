@@ -170,12 +170,53 @@ static void by_hand(void **state)
     /* All frozen: nothing can be done, and the report says that the row is hurt. */
     test_project(g, 1, 3, u, (const double[]){INFINITY, INFINITY, INFINITY}, p, &report);
     assert_memory_equal(p, u, sizeof u);
-    assert_true(report.primal > 0.5 && report.kind == SUT_CONE_UNCHANGED);
+    assert_true(report.primal > 0.5 && report.kind == SUT_CONE_INFEASIBLE);
     /* u in the polar cone: exact zeros. */
     test_project(g, 1, 3, (const double[]){-3, -4, 0}, NULL, p, &report);
     test_close(p, (const double[]){0, 0, 0}, 3, 0.0);
     assert_true(report.kind == SUT_CONE_ZERO && report.relative_change == 1.0 && report.primal == 0.0);
     assert_true(report.tight[0] && report.slack[0] == 0.0 && report.lambda[0] == 1.0);
+}
+
+/* Frozen coordinates can make constraints impossible, alone or together: the report must not call that feasible. */
+static void frozen_constraints(void **state)
+{
+    (void)state;
+    const double inf = INFINITY;
+    sut_cone_report report;
+    double p[3];
+
+    /* The only coordinate of the first row is frozen on the wrong side; the second row is projected all the same. */
+    const double G[6] = {1, 0, 0, 0, 1, 1}, u[3] = {-2, -1, 0.5}, frozen[3] = {inf, 1, 1};
+    test_project(G, 2, 3, u, frozen, p, &report);
+    assert_int_equal(report.kind, SUT_CONE_INFEASIBLE);
+    test_close(p, (const double[]){-2, -0.75, 0.75}, 3, 1e-15);
+    assert_true(report.cos_p[0] < -0.8 && report.primal == -report.cos_p[0] && report.lambda[0] == 0);
+    assert_int_equal(report.strict_met, 0);
+    /* Nothing but the frozen row is violated: u is given back, and is outside all the same. */
+    const double inside[3] = {-2, 1, 0.5};
+    test_project(G, 2, 3, inside, frozen, p, &report);
+    assert_int_equal(report.kind, SUT_CONE_INFEASIBLE);
+    assert_memory_equal(p, inside, sizeof p);
+    /* On the right side it is as ever. */
+    const double right[3] = {2, -1, 0.5}, feasible[3] = {2, 1, 0.5};
+    test_project(G, 2, 3, right, frozen, p, &report);
+    assert_int_equal(report.kind, SUT_CONE_BOUNDARY);
+    assert_true(report.primal <= 1e-15);
+    test_project(G, 2, 3, feasible, frozen, p, &report);
+    assert_int_equal(report.kind, SUT_CONE_UNCHANGED);
+
+    /* Each row can be met, not both: p_0 >= 1 and p_0 <= -1. */
+    const double pair[4] = {1, 1, -1, 1}, v[2] = {0.25, -1}, second[2] = {1, inf};
+    test_project(pair, 2, 2, v, second, p, &report);
+    assert_int_equal(report.kind, SUT_CONE_INFEASIBLE);
+    assert_true(isfinite(p[0]) && p[1] == -1);
+    assert_true(report.primal > 0.1);
+
+    /* A frozen coordinate stays what it is, also where everything else vanishes. */
+    const double opposed[6] = {1, 0, 0, -1, 1, 0}, tiny[3] = {-1, -1, 1e-30}, third[3] = {1, 1, inf};
+    test_project(opposed, 2, 3, tiny, third, p, &report);
+    assert_true(p[2] == 1e-30);
 }
 
 static void in_place_is_the_same(void **state)
@@ -469,6 +510,7 @@ int main(void)
         cmocka_unit_test(overlaps),
         cmocka_unit_test(inside_means_the_same_bits),
         cmocka_unit_test(by_hand),
+        cmocka_unit_test(frozen_constraints),
         cmocka_unit_test(in_place_is_the_same),
         cmocka_unit_test(extreme_scales),
         cmocka_unit_test(a_metric_of_any_scale),

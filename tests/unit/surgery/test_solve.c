@@ -311,6 +311,48 @@ static void frank_wolfe_ties(void **state)
     test_close(report.weights, (const double[]){1, 0, 0}, 3, 0.0);
 }
 
+/* A loop that stops at its limit says so and leaves weights that can be used; with room it converges, and so do the others. */
+static void a_limit_of_iterations_is_reported(void **state)
+{
+    (void)state;
+    const double G[9] = {1, 0.2, 0, 0, 1, 0.1, 0.3, 0, 1}, losses[3] = {1, 1, 1}, preference[3] = {1, 1, 1};
+    double a[3], before = HUGE_VAL;
+    sut_surgery_config config;
+    sut_surgery_report report;
+    sut_surgery_config_init(&config, SUT_SURGERY_MGDA);
+    config.mgda_frank_wolfe = 1;
+    config.mgda_fw_epsilon = 1e-12;
+    for (int limit = 1; limit <= 4; ++limit) {
+        config.mgda_fw_max_iterations = limit;
+        test_direction(&config, G, 3, 3, a, &report);
+        assert_int_equal(report.converged, 0);
+        assert_int_equal(report.iterations, limit);
+        double sum = 0;
+        for (int i = 0; i < 3; ++i) {
+            assert_true(report.weights[i] >= 0);
+            sum += report.weights[i];
+        }
+        assert_true(fabs(sum - 1) <= 1e-15);
+        assert_true(report.norm_a < before); /* better with each one */
+        before = report.norm_a;
+    }
+    config.mgda_fw_epsilon = 1e-3;
+    config.mgda_fw_max_iterations = 1000;
+    test_direction(&config, G, 3, 3, a, &report);
+    assert_int_equal(report.converged, 1);
+    assert_true(report.iterations > 1 && report.iterations < 1000);
+
+    for (int method = 0; method < SUT_SURGERY_COUNT; ++method) {
+        sut_surgery_config_init(&config, (sut_surgery_method)method);
+        config.preference = method == SUT_SURGERY_FIXED ? preference : NULL;
+        assert_int_equal(test_direction_status(&config, G, 3, 3, losses, a, &report), SUT_OK);
+        assert_int_equal(report.converged, 1);
+        const bool iterates = method == SUT_SURGERY_NASH || method == SUT_SURGERY_CAGRAD ||
+                              method == SUT_SURGERY_MGDA || method == SUT_SURGERY_SDMGRAD;
+        assert_int_equal(report.iterations > 0, iterates);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +368,7 @@ int main(void)
         cmocka_unit_test(rows_that_surround_the_origin),
         cmocka_unit_test(pcgrad_needs_a_conflict),
         cmocka_unit_test(frank_wolfe_ties),
+        cmocka_unit_test(a_limit_of_iterations_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
