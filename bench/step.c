@@ -1,7 +1,7 @@
 /*
  * Time of an optimizer step, as ratios within one run.
  *
- *   bench/step [--max-n N] [--threads T] [--seconds S]
+ *   bench/step [--min-n N] [--max-n N] [--losses M] [--threads T] [--seconds S]
  *
  * For plain Adam (one loss) and for the whole ConFIG + Adam + GUA step at m = 2, 3, 8 it prints the time of a step, the
  * bytes that the method must read and write, and the share of this machine's bandwidth that this is. Every figure is the
@@ -38,6 +38,7 @@ static double seconds(void)
 }
 
 static double budget = 1.0; /* seconds for one figure */
+static int only_losses;     /* m of the aligned steps; 0: 2, 3 and 8 */
 
 /* ---- what the machine can do ---- */
 
@@ -318,6 +319,8 @@ static void run(int64_t n, int threads, double bandwidth)
     static const int losses[] = {2, 3, 8};
     for (int l = 0; l < 3; ++l) {
         p.m = losses[l];
+        if (only_losses && p.m != only_losses)
+            continue;
         if (p.m > available) {
             printf("          m = %d left out: not enough memory\n", p.m);
             continue;
@@ -350,15 +353,21 @@ static void run(int64_t n, int threads, double bandwidth)
 
 int main(int argc, char **argv)
 {
-    int64_t max_n = 100000000;
+    int64_t min_n = 10000, max_n = 100000000;
     int only_threads = 0;
-    static const struct option options[] = {{"max-n", required_argument, NULL, 'n'},
+    static const struct option options[] = {{"min-n", required_argument, NULL, 'b'},
+                                            {"max-n", required_argument, NULL, 'n'},
+                                            {"losses", required_argument, NULL, 'm'},
                                             {"threads", required_argument, NULL, 't'},
                                             {"seconds", required_argument, NULL, 's'},
                                             {0}};
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (o == 'n')
             max_n = (int64_t)atof(optarg);
+        else if (o == 'b')
+            min_n = (int64_t)atof(optarg);
+        else if (o == 'm')
+            only_losses = atoi(optarg);
         else if (o == 't')
             only_threads = atoi(optarg);
         else if (o == 's')
@@ -376,7 +385,7 @@ int main(int argc, char **argv)
         const double bandwidth = read_bandwidth(threads);
         printf("\n%d thread%s: read bandwidth %.1f GB/s\n", threads, threads > 1 ? "s" : "", bandwidth * 1e-9);
         printf("%8s  %-22s %2s  %15s  %12s  %11s  %7s\n", "n", "step", "m", "best time", "bytes", "rate", "of read");
-        for (int64_t n = 10000; n <= max_n; n *= 10)
+        for (int64_t n = min_n; n <= max_n; n *= 10)
             run(n, threads, bandwidth);
     }
     return 0;

@@ -66,7 +66,7 @@ size_t sut_backend_scratch(int m, int n_threads)
 {
     enum { LANES = 16 }; /* SUT_LANES of cpu_dots.h */
     const size_t rows = (size_t)m, sums = (size_t)SUT_SUM_ROWS + rows + rows * (rows + 1) / 2;
-    return (size_t)n_threads * (sums * LANES + 2 * rows * SUT_BLOCK) + SUT_MAX_SLICES * sums;
+    return (size_t)n_threads * (sums * LANES + rows * SUT_BLOCK) + SUT_MAX_SLICES * sums;
 }
 
 sut_status sut_backend_reserve(sut_context *ctx, int m)

@@ -17,31 +17,43 @@
 
 /* Streams that do not fit the caches profit from software prefetch; those that do lose by it. */
 #define SUT_PREFETCH_ELEMENTS 500000
+/* How far ahead of the loops: a block, 2 KB of f32. */
+#define SUT_AHEAD SUT_BLOCK
 
 static inline bool sut_rule_is_deferred(sut_rule rule)
 {
     return rule == SUT_RULE_LION;
 }
 
+/*
+ * Sums of few losses in the loop of the rule: a gain where their lanes and the rule's constants fit the registers, a loss
+ * where they do not. The 32 registers of AVX-512 do; the baseline has the loops so that every machine can test them.
+ */
+#if defined(__AVX512F__) || !defined(__AVX2__)
+#define SUT_FUSED_SUMS 1
+#else
+#define SUT_FUSED_SUMS 0
+#endif
+
 #define SUT_REAL float
 #define SUT_OWN_DTYPE SUT_DTYPE_F32
-#define SUT_DOTS sut_dots_float
-#define SUT_TRIANGLE sut_triangle_float
+#define SUT_HAS_WIDE 1
+#define SUT_HAS_FEW SUT_FUSED_SUMS
 #include "backend/cpu_rules.h"
 #include "backend/cpu_pass.h"
-#undef SUT_TRIANGLE
-#undef SUT_DOTS
+#undef SUT_HAS_FEW
+#undef SUT_HAS_WIDE
 #undef SUT_OWN_DTYPE
 #undef SUT_REAL
 
 #define SUT_REAL double
 #define SUT_OWN_DTYPE SUT_DTYPE_F64
-#define SUT_DOTS sut_dots_double
-#define SUT_TRIANGLE sut_triangle_double
+#define SUT_HAS_WIDE 0
+#define SUT_HAS_FEW 0
 #include "backend/cpu_rules.h"
 #include "backend/cpu_pass.h"
-#undef SUT_TRIANGLE
-#undef SUT_DOTS
+#undef SUT_HAS_FEW
+#undef SUT_HAS_WIDE
 #undef SUT_OWN_DTYPE
 #undef SUT_REAL
 
@@ -63,7 +75,7 @@ static scratch partition(sut_context *ctx, int m, int n_sums)
     scratch s;
     s.lanes = ctx->scratch;
     s.rows = s.lanes + (size_t)ctx->n_threads * max_sums(m) * SUT_LANES;
-    s.sums = s.rows + (size_t)ctx->n_threads * 2 * (size_t)m * SUT_BLOCK;
+    s.sums = s.rows + (size_t)ctx->n_threads * (size_t)m * SUT_BLOCK;
     s.n_sums = n_sums;
     return s;
 }
@@ -73,7 +85,9 @@ typedef struct walk {
     const sut_layout *layout;
     const sut_rows *rows;
     const sut_step_pass *pass; /* NULL: the Gram matrix */
-    bool strict, prefetch;
+    bool strict;               /* the Gram matrix: products and sums in double */
+    bool careful;              /* f64 arithmetic for f32 tensors too */
+    bool prefetch;
     scratch scratch;
     int n_slices;
 } walk;
@@ -110,7 +124,7 @@ static int64_t find_tensor(const sut_layout *layout, int64_t chunk)
             .own = w->layout->dtype[tensor] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32,   \
             .lanes = lanes,                                                                     \
             .row_buffer = buffer,                                                               \
-            .weighted_buffer = (real *)buffer + (int64_t)pass->rows.m * SUT_BLOCK,              \
+            .wide = pass->strict,                                                               \
         };                                                                                      \
         for (int i = 0; i < pass->rows.m; ++i)                                                  \
             if (pass->rows.data[(int64_t)i * w->layout->n_tensors + tensor])                    \
@@ -126,7 +140,7 @@ static void walk_slice(void *argument, int slice, int worker)
     const sut_layout *const layout = w->layout;
     const int n_sums = w->scratch.n_sums;
     double(*const lanes)[SUT_LANES] = (double(*)[SUT_LANES])w->scratch.lanes + (size_t)worker * max_sums(w->rows->m);
-    double *const buffer = w->scratch.rows + (size_t)worker * 2 * (size_t)w->rows->m * SUT_BLOCK;
+    double *const buffer = w->scratch.rows + (size_t)worker * (size_t)w->rows->m * SUT_BLOCK;
     memset(lanes, 0, (size_t)n_sums * sizeof *lanes);
 
     int64_t chunk = sut_slice_begin(layout->n_chunks, w->n_slices, slice);
@@ -138,12 +152,13 @@ static void walk_slice(void *argument, int slice, int worker)
         const int64_t offset = (chunk - layout->first_chunk[tensor]) * SUT_CHUNK;
         const int64_t left = layout->count[tensor] - offset;
         const int64_t count = left < SUT_CHUNK ? left : SUT_CHUNK;
-        const bool f64 = w->strict || layout->dtype[tensor] == SUT_DTYPE_F64;
+        const bool f64 = w->careful || layout->dtype[tensor] == SUT_DTYPE_F64;
+        const int64_t ahead = w->prefetch ? SUT_AHEAD : 0;
         if (!w->pass) {
             if (f64)
-                sut_gram_chunk_double(w->rows, layout, tensor, offset, count, w->prefetch, lanes, buffer);
+                sut_gram_chunk_double(w->rows, layout, tensor, offset, count, false, ahead, lanes, buffer);
             else
-                sut_gram_chunk_float(w->rows, layout, tensor, offset, count, w->prefetch, lanes, (float *)buffer);
+                sut_gram_chunk_float(w->rows, layout, tensor, offset, count, w->strict, ahead, lanes, (float *)buffer);
         } else if (w->pass->tensors[tensor].present) {
             if (f64)
                 step_chunk_double(w, tensor, offset, count, lanes, buffer);
@@ -173,7 +188,7 @@ static void cpu_gram(sut_context *ctx, const sut_layout *layout, const sut_rows 
 {
     const int m = rows->m, n_sums = m * (m + 1) / 2;
     double sums[SUT_MAX_LOSSES * (SUT_MAX_LOSSES + 1) / 2];
-    walk w = {.ctx = ctx, .layout = layout, .rows = rows, .strict = strict || rows->scale};
+    walk w = {.ctx = ctx, .layout = layout, .rows = rows, .strict = strict, .careful = rows->scale != NULL};
     run_walk(&w, n_sums, sums);
     for (int i = 0; i < m; ++i)
         for (int j = 0; j <= i; ++j)
@@ -183,7 +198,7 @@ static void cpu_gram(sut_context *ctx, const sut_layout *layout, const sut_rows 
 static void cpu_step(sut_context *ctx, const sut_step_pass *pass)
 {
     const int m = pass->rows.m;
-    walk w = {.ctx = ctx, .layout = pass->layout, .rows = &pass->rows, .pass = pass, .strict = pass->careful};
+    walk w = {.ctx = ctx, .layout = pass->layout, .rows = &pass->rows, .pass = pass, .careful = pass->careful};
     const int n_sums = !pass->want_sums ? 0 : SUT_SUM_ROWS + m + (pass->want_metric ? m * (m + 1) / 2 : 0);
     sut_step_pass with_prefetch = *pass;
     with_prefetch.prefetch = pass->layout->n_elements >= SUT_PREFETCH_ELEMENTS;

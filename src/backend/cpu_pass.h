@@ -18,8 +18,15 @@ typedef struct SUT_T(chunk) {
     int row[SUT_MAX_LOSSES];
     double (*lanes)[SUT_LANES]; /* SUT_SUM_ROWS + m + m(m+1)/2 */
     SUT_REAL *row_buffer;       /* m * SUT_BLOCK */
-    SUT_REAL *weighted_buffer;  /* m * SUT_BLOCK */
+    bool wide;                  /* f32: products and sums in double */
 } SUT_T(chunk);
+
+/* A function of cpu_dots.h, of the kind that the pass asks for. */
+#if SUT_HAS_WIDE
+#define SUT_KIND(name) (c->wide ? name##_wide : name##_float)
+#else
+#define SUT_KIND(name) name##_double
+#endif
 
 /* n elements of `from` (of `dtype`) as SUT_REAL: in place when the types agree, else converted into `buffer`. */
 static inline const SUT_REAL *SUT_T(load)(const void *from, sut_dtype dtype, int64_t offset, int64_t n,
@@ -162,16 +169,16 @@ static void SUT_T(row_sums)(const SUT_T(chunk) *c, const SUT_REAL *x, const SUT_
 {
     double(*const lanes)[SUT_LANES] = c->lanes + SUT_SUM_ROWS;
     if (c->n_rows == c->pass->rows.m) {
-        SUT_DOTS(x, g, c->n_rows, n, lanes);
+        SUT_KIND(sut_dots)(x, g, c->n_rows, n, lanes);
         return;
     }
     for (int r = 0; r < c->n_rows; ++r)
-        SUT_DOTS(x, g + r, 1, n, lanes + c->row[r]);
+        SUT_KIND(sut_dots)(x, g + r, 1, n, lanes + c->row[r]);
 }
 
 static inline void SUT_T(sum)(const SUT_T(chunk) *c, int which, const SUT_REAL *x, const SUT_REAL *y, int64_t n)
 {
-    SUT_DOTS(x, &y, 1, n, c->lanes + which);
+    SUT_KIND(sut_dots)(x, &y, 1, n, c->lanes + which);
 }
 
 /* u times the ratio of rates (and the scale that keeps sums in range). */
@@ -184,65 +191,74 @@ static const SUT_REAL *SUT_T(scaled)(const SUT_REAL *x, SUT_REAL factor, int64_t
     return buffer;
 }
 
+/* Every loss has a gradient here and there are 2 or 3 of them: loops that take all sums of a pass at once exist. */
+static bool SUT_T(few)(const SUT_T(chunk) *c)
+{
+    return c->n_rows == c->pass->rows.m && (c->n_rows == 2 || c->n_rows == 3);
+}
+
+/* The lanes of those sums: u.u, u.(M u), then b and the packed triangle. */
+static void SUT_T(proposal_lanes)(const SUT_T(chunk) *c, double **to)
+{
+    const int m = c->n_rows;
+    to[0] = c->lanes[SUT_SUM_UU];
+    to[1] = c->lanes[SUT_SUM_UMU];
+    for (int k = 0; k < m + m * (m + 1) / 2; ++k)
+        to[2 + k] = c->lanes[SUT_SUM_ROWS + k];
+}
+
+/* p.p, p.u, |p - u|^2, then G p. */
+static void SUT_T(update_lanes)(const SUT_T(chunk) *c, double **to)
+{
+    to[0] = c->lanes[SUT_SUM_PP];
+    to[1] = c->lanes[SUT_SUM_PU];
+    to[2] = c->lanes[SUT_SUM_DD];
+    for (int i = 0; i < c->n_rows && i < 3; ++i)
+        to[3 + i] = c->lanes[SUT_SUM_ROWS + i];
+}
+
 /*
  * Sums of a proposal: u, D and 1/D in. Over groups of different rates u and 1/M are scaled by the ratio r: u r, M u unchanged.
- * The rows go through a block of scratch for w g_i, of which there are m.
  */
 static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *d, const SUT_REAL *inverse,
                                  const SUT_REAL *const *g, int64_t n)
 {
     const sut_step_pass *const pass = c->pass;
     const int m = pass->rows.m;
-    const SUT_REAL ratio = (SUT_REAL)c->tensor->ratio;
+    const SUT_REAL ratio = (SUT_REAL)c->tensor->ratio, scale = (SUT_REAL)pass->u_scale;
     if (ratio == 0)
         return; /* a group that does not move has no share in anything */
-    SUT_REAL buffer[SUT_BLOCK], x[SUT_BLOCK];
-    const SUT_REAL *const v = SUT_T(scaled)(u, ratio * (SUT_REAL)pass->u_scale, n, buffer);
+    const bool euclidean = pass->update == SUT_UPDATE_EUCLIDEAN;
+    if (pass->want_metric && !euclidean && ratio == 1 && scale == 1 && SUT_T(few)(c)) {
+        double *to[2 + 3 + 6];
+        SUT_T(proposal_lanes)(c, to);
+        const SUT_REAL *in[6] = {u, d, inverse};
+        memcpy(in + 3, g, (size_t)m * sizeof *g);
+        (m == 2 ? SUT_KIND(sut_proposal_sums_2) : SUT_KIND(sut_proposal_sums_3))(in, n, 0, to);
+        return;
+    }
+    SUT_REAL v_buffer[SUT_BLOCK], u_buffer[SUT_BLOCK], w_buffer[SUT_BLOCK];
+    const SUT_REAL *const v = SUT_T(scaled)(u, ratio * scale, n, v_buffer);
+    SUT_T(row_sums)(c, v, g, n);
     if (!pass->want_metric) {
         SUT_T(sum)(c, SUT_SUM_UU, v, v, n);
-        SUT_T(row_sums)(c, v, g, n);
         return;
     }
-    const bool euclidean = pass->update == SUT_UPDATE_EUCLIDEAN;
-    if (!euclidean && c->n_rows == m && (m == 2 || m == 3) && ratio == 1 && pass->u_scale == 1) {
-        double *to[2 + 3 + 6];
-        to[0] = c->lanes[SUT_SUM_UU];
-        to[1] = c->lanes[SUT_SUM_UMU];
-        for (int k = 0; k < m + m * (m + 1) / 2; ++k)
-            to[2 + k] = c->lanes[SUT_SUM_ROWS + k];
-        if (m == 2)
-            SUT_T(proposal_sums_2)(u, d, inverse, g, n, to);
-        else
-            SUT_T(proposal_sums_3)(u, d, inverse, g, n, to);
-        return;
-    }
-    SUT_T(sum)(c, SUT_SUM_UU, v, v, n);
-    SUT_T(row_sums)(c, v, g, n);
-    SUT_REAL w[SUT_BLOCK];
-    const SUT_REAL scale = (SUT_REAL)pass->u_scale;
+    const SUT_REAL *const Mv = SUT_T(scaled)(u, scale, n, u_buffer); /* euclidean; otherwise D times it */
+    const SUT_REAL *w = SUT_T(scaled)(inverse, ratio, n, w_buffer);
     if (euclidean) {
-        for (int64_t k = 0; k < n; ++k) {
-            x[k] = u[k] * scale;
-            w[k] = ratio;
-        }
-    } else {
-        /* M u. A coordinate with D = Inf does not move and has no share. */
-        for (int64_t k = 0; k < n; ++k) {
-            const SUT_REAL Mu = u[k] * scale * d[k];
-            x[k] = u[k] != 0 ? Mu : (SUT_REAL)0;
-            w[k] = ratio * inverse[k];
-        }
-    }
-    SUT_T(sum)(c, SUT_SUM_UMU, v, x, n);
-    const SUT_REAL *weighted[SUT_MAX_LOSSES];
-    for (int r = 0; r < c->n_rows; ++r) {
-        SUT_REAL *restrict const to = c->weighted_buffer + (int64_t)r * SUT_BLOCK;
-        const SUT_REAL *restrict const from = g[r];
+        SUT_T(sum)(c, SUT_SUM_UU, v, v, n);
+        SUT_T(sum)(c, SUT_SUM_UMU, v, Mv, n);
         for (int64_t k = 0; k < n; ++k)
-            to[k] = from[k] * w[k];
-        weighted[r] = to;
+            w_buffer[k] = ratio;
+        w = w_buffer;
+    } else {
+        /* A coordinate with D = Inf does not move and has no share. */
+        const SUT_REAL *const in[3] = {v, d, Mv};
+        double *const to[2] = {c->lanes[SUT_SUM_UU], c->lanes[SUT_SUM_UMU]};
+        SUT_KIND(sut_lengths)(in, n, 0, to);
     }
-    SUT_TRIANGLE(weighted, g, c->row, c->n_rows, n, c->lanes + SUT_SUM_ROWS + m);
+    SUT_KIND(sut_triangle)(g, w, c->row, c->n_rows, n, 0, c->lanes + SUT_SUM_ROWS + m);
 }
 
 /* Sums of an update p beside its proposal u. */
@@ -252,19 +268,15 @@ static void SUT_T(update_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const S
     const int m = c->pass->rows.m;
     const SUT_REAL ratio = (SUT_REAL)(c->tensor->ratio * c->pass->u_scale);
     SUT_REAL u_buffer[SUT_BLOCK], p_buffer[SUT_BLOCK];
-    u = SUT_T(scaled)(u, ratio, n, u_buffer);
-    p = SUT_T(scaled)(p, ratio, n, p_buffer);
-    const bool few = c->n_rows == m && (m == 2 || m == 3);
-    double *to[3 + 3] = {c->lanes[SUT_SUM_PP], c->lanes[SUT_SUM_PU], c->lanes[SUT_SUM_DD]};
-    for (int i = 0; few && i < m; ++i)
-        to[3 + i] = c->lanes[SUT_SUM_ROWS + i];
-    if (few && m == 2) {
-        SUT_T(update_sums_2)(u, p, g, n, to);
-    } else if (few) {
-        SUT_T(update_sums_3)(u, p, g, n, to);
+    const SUT_REAL *in[5] = {SUT_T(scaled)(u, ratio, n, u_buffer), SUT_T(scaled)(p, ratio, n, p_buffer)};
+    double *to[3 + 3];
+    SUT_T(update_lanes)(c, to);
+    if (SUT_T(few)(c)) {
+        memcpy(in + 2, g, (size_t)m * sizeof *g);
+        (m == 2 ? SUT_KIND(sut_update_sums_2) : SUT_KIND(sut_update_sums_3))(in, n, 0, to);
     } else {
-        SUT_T(update_sums_0)(u, p, g, n, to);
-        SUT_T(row_sums)(c, p, g, n);
+        SUT_KIND(sut_update_sums_0)(in, n, 0, to);
+        SUT_T(row_sums)(c, in[1], g, n);
     }
 }
 
@@ -347,7 +359,16 @@ static void SUT_T(apply_block)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT
             lambda[r] = pass->lambda[c->row[r]];
         SUT_T(combine)(g, lambda, c->n_rows, n, chi);
     }
+    const bool p_wanted = pass->p_out && pass->p_out[c->tensor_index];
     if (pass->update == SUT_UPDATE_NATURAL && !pass->correction) {
+        if (pass->want_sums && !c->wide && !p_wanted && c->tensor->ratio * pass->u_scale == 1 && SUT_T(few)(c) &&
+            kernels->apply_few[0][0]) {
+            double *to[3 + 3];
+            SUT_T(update_lanes)(c, to);
+            b->lanes = to;
+            kernels->apply_few[c->n_rows - 2][pass->realign](b);
+            return;
+        }
         kernels->apply_chi[pass->realign](b);
     } else {
         if (pass->correction && pass->update <= SUT_UPDATE_EUCLIDEAN) {
@@ -385,26 +406,36 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
 
     const bool needs_rows = pass->kind <= SUT_PASS_TERMS || pass->want_sums || pass->direct || pass->weights ||
                             pass->update == SUT_UPDATE_NATURAL || pass->update == SUT_UPDATE_EUCLIDEAN;
+    /* Few losses: the proposal with its sums in one loop, unless someone wants u or 1/M. */
+    const bool few = kernels->propose_few[0] && pass->want_sums && pass->want_metric && !c->wide && SUT_T(few)(c) &&
+                     pass->update == SUT_UPDATE_NATURAL && tensor->ratio * pass->u_scale == 1 &&
+                     !(pass->u_out && pass->u_out[c->tensor_index]) &&
+                     !(pass->inverse_out && pass->inverse_out[c->tensor_index]);
+    double *to[2 + 3 + 6];
+    if (few)
+        SUT_T(proposal_lanes)(c, to);
+
     for (int64_t start = 0; start < c->count; start += SUT_BLOCK) {
         const int64_t n = c->count - start < SUT_BLOCK ? c->count - start : SUT_BLOCK;
         const int64_t offset = c->offset + start;
-        if (pass->prefetch && start + n < c->count) {
-            /* The next block of every stream, about 2 KB ahead: 10 to 25 % from memory. */
-            const int64_t ahead = c->count - start - n < SUT_BLOCK ? c->count - start - n : SUT_BLOCK;
-            if (needs_rows)
-                for (int r = 0; r < c->n_rows; ++r)
-                    SUT_T(prefetch)(pass->rows.data[(int64_t)c->row[r] * pass->layout->n_tensors + c->tensor_index],
-                                    offset + n, ahead, sut_dtype_size(c->row_dtype));
-            for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
-                if (tensor->state[slot])
-                    SUT_T(prefetch)(tensor->state[slot], offset + n, ahead, sizeof(SUT_REAL));
-            if (writes && pass->kind != SUT_PASS_PROPOSE)
-                SUT_T(prefetch)(tensor->theta, offset + n, ahead, sizeof(SUT_REAL));
-        }
+        if (pass->prefetch && converted && needs_rows && start + n < c->count)
+            for (int r = 0; r < c->n_rows; ++r) /* the loops fetch what they read in place */
+                SUT_T(prefetch)(pass->rows.data[(int64_t)c->row[r] * pass->layout->n_tensors + c->tensor_index],
+                                offset + n, SUT_BLOCK, sut_dtype_size(c->row_dtype));
 
         if (needs_rows)
             SUT_T(load_rows)(c, offset, n, g);
-        SUT_T(block) b = {.n = n, .constants = c->constants, .a = a, .u = u, .d = d, .r = r, .p = p, .chi = sum};
+        SUT_T(block) b = {.n = n,
+                          .constants = c->constants,
+                          .a = a,
+                          .u = u,
+                          .d = d,
+                          .r = r,
+                          .p = p,
+                          .chi = sum,
+                          .ahead = pass->prefetch && !converted && writes ? SUT_AHEAD : 0,
+                          .g = g,
+                          .n_rows = needs_rows ? c->n_rows : 0};
         for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot) {
             if (!tensor->state[slot])
                 continue;
@@ -457,6 +488,12 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
             }
             break;
         case SUT_PASS_PROPOSE:
+            if (few) {
+                b.lanes = to;
+                kernels->propose_few[c->n_rows - 2](&b);
+                break;
+            }
+            /* fall through */
         case SUT_PASS_TERMS:
             (pass->kind == SUT_PASS_PROPOSE ? kernels->propose : kernels->terms)(&b);
             if (pass->want_sums)
@@ -489,13 +526,15 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
     }
 }
 
-/* K += G G^T over one chunk. */
+/* K += G G^T over one chunk. `ahead`: elements ahead of which rows are fetched, or 0. */
 static void SUT_T(gram_chunk)(const sut_rows *rows, const sut_layout *layout, int64_t tensor, int64_t offset,
-                              int64_t count, bool prefetch, double (*lanes)[SUT_LANES], SUT_REAL *row_buffer)
+                              int64_t count, bool wide, int64_t ahead, double (*lanes)[SUT_LANES], SUT_REAL *row_buffer)
 {
+    const SUT_T(chunk) kind = {.wide = wide}, *const c = &kind;
     const sut_dtype dtype = layout->dtype[tensor];
     const void *data[SUT_MAX_LOSSES];
     int row[SUT_MAX_LOSSES], n_rows = 0;
+    (void)c;
     for (int i = 0; i < rows->m; ++i)
         if (rows->data[(int64_t)i * layout->n_tensors + tensor]) {
             row[n_rows] = i;
@@ -506,8 +545,6 @@ static void SUT_T(gram_chunk)(const sut_rows *rows, const sut_layout *layout, in
         const SUT_REAL *g[SUT_MAX_LOSSES];
         for (int r = 0; r < n_rows; ++r) {
             SUT_REAL *const buffer = row_buffer + (int64_t)r * SUT_BLOCK;
-            if (prefetch && start + n < count)
-                SUT_T(prefetch)(data[r], offset + start + n, n, sut_dtype_size(dtype));
             g[r] = SUT_T(load)(data[r], dtype, offset + start, n, buffer);
             if (rows->scale) {
                 const SUT_REAL scale = (SUT_REAL)rows->scale[row[r]];
@@ -516,11 +553,8 @@ static void SUT_T(gram_chunk)(const sut_rows *rows, const sut_layout *layout, in
                 g[r] = buffer;
             }
         }
-        if (n_rows == rows->m && n_rows == 2)
-            SUT_T(gram_2)(g, n, lanes);
-        else if (n_rows == rows->m && n_rows == 3)
-            SUT_T(gram_3)(g, n, lanes);
-        else
-            SUT_TRIANGLE(g, g, row, n_rows, n, lanes);
+        SUT_KIND(sut_triangle)(g, NULL, row, n_rows, n, ahead, lanes);
     }
 }
+
+#undef SUT_KIND

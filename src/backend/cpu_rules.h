@@ -9,6 +9,7 @@
  *   apply        theta from the state as it is  (a deferred state is stored now)
  *   apply_chi    p = base + (num + chi) * (1/D), theta, state realigned or not; u and p for the sums
  *   apply_given  the same for a p that is given
+ *   propose_few, apply_few   propose and apply_chi of 2 or 3 losses with the sums of the pass
  */
 #include "optim/rules/terms.h"
 
@@ -28,16 +29,21 @@ typedef struct SUT_T(block) {
     SUT_REAL *theta;
     SUT_REAL *u, *d, *r, *p; /* SUT_BLOCK elements each: u, D, 1/D, p; p is read by apply_given */
     const double *chi;
+    int64_t ahead;            /* elements ahead of which streams are fetched; 0: not at all */
+    const SUT_REAL *const *g; /* the rows: fetched, and summed in the loops of few losses into these lanes */
+    int n_rows;
+    double *const *lanes;
 } SUT_T(block);
 
 typedef void (*SUT_T(kernel))(const SUT_T(block) *b);
 
 typedef struct SUT_T(kernels) {
     SUT_T(kernel) advance, propose, terms, fused, apply, apply_chi[2], apply_given[2];
+    SUT_T(kernel) propose_few[2], apply_few[2][2]; /* of 2 and 3 losses, with their sums; NULL where there are none */
 } SUT_T(kernels);
 
-/* Opening and closing of a loop: M is the mask of slots in use. */
-#define SUT_LOOP(rule)                                                                                   \
+/* What every loop begins with: M is the mask of slots in use. */
+#define SUT_BEGIN(rule)                                                                                  \
     const SUT_T(rule) c = *(const SUT_T(rule) *)b->constants;                                            \
     SUT_REAL *restrict const s0 = b->state[0];                                                           \
     SUT_REAL *restrict const s1 = b->state[1];                                                           \
@@ -49,9 +55,39 @@ typedef struct SUT_T(kernels) {
     SUT_REAL *restrict const r = b->r;                                                                   \
     SUT_REAL *restrict const pp = b->p;                                                                  \
     const double *restrict const chis = b->chi;                                                          \
-    const int64_t n = b->n;                                                                              \
+    const int64_t n = b->n, ahead = b->ahead;                                                            \
     (void)s0, (void)s1, (void)s2, (void)a, (void)theta, (void)u, (void)d, (void)r, (void)pp, (void)chis; \
-    _Pragma("GCC ivdep") for (int64_t k = 0; k < n; ++k)
+    int64_t strip = 0;
+
+/* A line of each stream that the loop will need, `ahead` elements from here. */
+#define SUT_FETCH                                                                                                  \
+    if (ahead)                                                                                                     \
+        for (int64_t line = strip + ahead; line < strip + ahead + SUT_LANES; line += 64 / (int)sizeof(SUT_REAL)) { \
+            if (M & 1)                                                                                             \
+                __builtin_prefetch(s0 + line);                                                                     \
+            if (M & 2)                                                                                             \
+                __builtin_prefetch(s1 + line);                                                                     \
+            if (M & 4)                                                                                             \
+                __builtin_prefetch(s2 + line);                                                                     \
+            if (NEEDS_THETA)                                                                                       \
+                __builtin_prefetch(theta + line);                                                                  \
+            for (int i = 0; i < b->n_rows; ++i)                                                                    \
+                __builtin_prefetch(b->g[i] + line);                                                                \
+        }
+
+/* BODY for each k, in strips of the 16 lanes: the compiler turns a strip into vectors. */
+#define SUT_STRIPS(BODY)                                         \
+    for (; strip + SUT_LANES <= n; strip += SUT_LANES) {         \
+        SUT_FETCH                                                \
+        _Pragma("GCC ivdep") for (int l = 0; l < SUT_LANES; ++l) \
+        {                                                        \
+            const int64_t k = strip + l;                         \
+            BODY                                                 \
+        }                                                        \
+    }                                                            \
+    for (int64_t k = strip; k < n; ++k) {                        \
+        BODY                                                     \
+    }
 
 #define SUT_LOAD                               \
     SUT_REAL s[SUT_MAX_SLOTS] = {0, 0, 0};     \
@@ -79,133 +115,198 @@ typedef struct SUT_T(kernels) {
 
 #define SUT_U (t.base + t.num * SUT_T(inverse)(t.D))
 
-/* `G_LATER`: whether the terms need the gradient once the state is updated. */
-#define SUT_RULE_LOOPS(rule, tag, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)    \
-    static void SUT_T(rule##_advance_##tag)(const SUT_T(block) *b)            \
-    {                                                                         \
-        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                            \
-        SUT_LOOP(rule)                                                        \
-        {                                                                     \
-            SUT_LOAD SUT_T(rule##_update)(&c, F, s, g);                       \
-            SUT_STORE                                                         \
-        }                                                                     \
-    }                                                                         \
-    static void SUT_T(rule##_propose_##tag)(const SUT_T(block) *b)            \
-    {                                                                         \
-        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                            \
-        SUT_LOOP(rule)                                                        \
-        {                                                                     \
-            SUT_LOAD                                                          \
-            if (!DEFERRED)                                                    \
-                SUT_T(rule##_update)(&c, F, s, g);                            \
-            SUT_TERMS(rule)                                                   \
-            u[k] = SUT_U;                                                     \
-            d[k] = t.D;                                                       \
-            r[k] = SUT_T(inverse)(t.D);                                       \
-            if (!DEFERRED) {                                                  \
-                SUT_STORE                                                     \
-            }                                                                 \
-        }                                                                     \
-    }                                                                         \
-    static void SUT_T(rule##_terms_##tag)(const SUT_T(block) *b)              \
-    {                                                                         \
-        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                      \
-        SUT_LOOP(rule)                                                        \
-        {                                                                     \
-            SUT_LOAD SUT_TERMS(rule) u[k] = SUT_U;                            \
-            d[k] = t.D;                                                       \
-            r[k] = SUT_T(inverse)(t.D);                                       \
-        }                                                                     \
-    }                                                                         \
-    static void SUT_T(rule##_fused_##tag)(const SUT_T(block) *b)              \
-    {                                                                         \
-        enum { F = FLAGS, M = MASK, NEEDS_G = 1 };                            \
-        SUT_LOOP(rule)                                                        \
-        {                                                                     \
-            SUT_LOAD                                                          \
-            if (!DEFERRED)                                                    \
-                SUT_T(rule##_update)(&c, F, s, g);                            \
-            SUT_TERMS(rule)                                                   \
-            theta[k] = theta[k] - c.lr * SUT_U;                               \
-            if (DEFERRED)                                                     \
-                SUT_T(rule##_update)(&c, F, s, g);                            \
-            SUT_STORE                                                         \
-        }                                                                     \
-    }                                                                         \
-    static void SUT_T(rule##_apply_##tag)(const SUT_T(block) *b)              \
-    {                                                                         \
-        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                      \
-        SUT_LOOP(rule)                                                        \
-        {                                                                     \
-            SUT_LOAD                                                          \
-            SUT_TERMS(rule)                                                   \
-            theta[k] = theta[k] - c.lr * SUT_U;                               \
-            if (DEFERRED) {                                                   \
-                SUT_T(rule##_update)(&c, F, s, g);                            \
-                SUT_STORE                                                     \
-            }                                                                 \
-        }                                                                     \
-    }                                                                         \
-    SUT_RULE_ALIGNED(rule, tag, 0, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)   \
-    SUT_RULE_ALIGNED(rule, tag, 1, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)   \
-    static const SUT_T(kernels) SUT_T(rule##_kernels_##tag) = {               \
-        SUT_T(rule##_advance_##tag),                                          \
-        SUT_T(rule##_propose_##tag),                                          \
-        SUT_T(rule##_terms_##tag),                                            \
-        SUT_T(rule##_fused_##tag),                                            \
-        SUT_T(rule##_apply_##tag),                                            \
-        {SUT_T(rule##_apply_chi0_##tag), SUT_T(rule##_apply_chi1_##tag)},     \
-        {SUT_T(rule##_apply_given0_##tag), SUT_T(rule##_apply_given1_##tag)}, \
-    };
-
-/* The sum num + chi is taken in double and rounded once: where they cancel, p keeps its digits. */
-#define SUT_RULE_ALIGNED(rule, tag, ON, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                   \
-    static void SUT_T(rule##_apply_chi##ON##_##tag)(const SUT_T(block) *b)                         \
-    {                                                                                              \
-        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                           \
-        SUT_LOOP(rule)                                                                             \
-        {                                                                                          \
-            SUT_LOAD                                                                               \
-            SUT_TERMS(rule)                                                                        \
-            const SUT_REAL chi = (SUT_REAL)chis[k];                                                \
-            const SUT_REAL p = t.base + (SUT_REAL)((double)t.num + chis[k]) * SUT_T(inverse)(t.D); \
-            theta[k] = theta[k] - c.lr * p;                                                        \
-            pp[k] = p;                                                                             \
-            u[k] = SUT_U;                                                                          \
-            if (DEFERRED)                                                                          \
-                SUT_T(rule##_update)(&c, F, s, g);                                                 \
-            if (ON) {                                                                              \
-                REALIGN(rule)                                                                      \
-            }                                                                                      \
-            if (DEFERRED || ON) {                                                                  \
-                SUT_STORE                                                                          \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    static void SUT_T(rule##_apply_given##ON##_##tag)(const SUT_T(block) *b)                       \
-    {                                                                                              \
-        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER };                                           \
-        SUT_LOOP(rule)                                                                             \
-        {                                                                                          \
-            SUT_LOAD                                                                               \
-            SUT_TERMS(rule)                                                                        \
-            const SUT_REAL p = pp[k];                                                              \
-            const SUT_REAL proposal = SUT_U;                                                       \
-            const SUT_REAL difference = p - proposal;                                              \
-            /* D = Inf: no state would propose p. */                                               \
-            const SUT_REAL chi = SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : t.D * difference;          \
-            theta[k] = theta[k] - c.lr * p;                                                        \
-            u[k] = proposal;                                                                       \
-            if (DEFERRED)                                                                          \
-                SUT_T(rule##_update)(&c, F, s, g);                                                 \
-            if (ON) {                                                                              \
-                REALIGN(rule)                                                                      \
-            }                                                                                      \
-            if (DEFERRED || ON) {                                                                  \
-                SUT_STORE                                                                          \
-            }                                                                                      \
-        }                                                                                          \
+/* The proposal of one element into U, D, R, the state with it unless the rule defers that. */
+#define SUT_PROPOSE_BODY(rule, DEFERRED, U, D_, R) \
+    SUT_LOAD                                       \
+    if (!DEFERRED)                                 \
+        SUT_T(rule##_update)(&c, F, s, g);         \
+    SUT_TERMS(rule)                                \
+    U = SUT_U;                                     \
+    D_ = t.D;                                      \
+    R = SUT_T(inverse)(t.D);                       \
+    if (!DEFERRED) {                               \
+        SUT_STORE                                  \
     }
+
+/* The aligned update of one element. The sum num + chi is taken in double and rounded once: where they cancel, p keeps its
+ * digits. */
+#define SUT_CHI_BODY(rule, ON, DEFERRED, REALIGN, U, P)                                    \
+    SUT_LOAD                                                                               \
+    SUT_TERMS(rule)                                                                        \
+    const SUT_REAL chi = (SUT_REAL)chis[k];                                                \
+    const SUT_REAL p = t.base + (SUT_REAL)((double)t.num + chis[k]) * SUT_T(inverse)(t.D); \
+    theta[k] = theta[k] - c.lr * p;                                                        \
+    P = p;                                                                                 \
+    U = SUT_U;                                                                             \
+    if (DEFERRED)                                                                          \
+        SUT_T(rule##_update)(&c, F, s, g);                                                 \
+    if (ON) {                                                                              \
+        REALIGN(rule)                                                                      \
+    }                                                                                      \
+    if (DEFERRED || ON) {                                                                  \
+        SUT_STORE                                                                          \
+    }
+
+/* `G_LATER`: whether the terms need the gradient once the state is updated. */
+#define SUT_RULE_LOOPS(rule, tag, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                   \
+    static void SUT_T(rule##_advance_##tag)(const SUT_T(block) *b)                                           \
+    {                                                                                                        \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1, NEEDS_THETA = 0 };                                          \
+        SUT_BEGIN(rule)                                                                                      \
+        SUT_STRIPS(SUT_LOAD SUT_T(rule##_update)(&c, F, s, g); SUT_STORE)                                    \
+    }                                                                                                        \
+    static void SUT_T(rule##_propose_##tag)(const SUT_T(block) *b)                                           \
+    {                                                                                                        \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1, NEEDS_THETA = (F & SUT_RULE_DECOUPLED) != 0 };              \
+        SUT_BEGIN(rule)                                                                                      \
+        SUT_STRIPS(SUT_PROPOSE_BODY(rule, DEFERRED, u[k], d[k], r[k]))                                       \
+    }                                                                                                        \
+    static void SUT_T(rule##_terms_##tag)(const SUT_T(block) *b)                                             \
+    {                                                                                                        \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER, NEEDS_THETA = (F & SUT_RULE_DECOUPLED) != 0 };        \
+        SUT_BEGIN(rule)                                                                                      \
+        SUT_STRIPS(SUT_LOAD SUT_TERMS(rule) u[k] = SUT_U; d[k] = t.D; r[k] = SUT_T(inverse)(t.D);)           \
+    }                                                                                                        \
+    static void SUT_T(rule##_fused_##tag)(const SUT_T(block) *b)                                             \
+    {                                                                                                        \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1, NEEDS_THETA = 1 };                                          \
+        SUT_BEGIN(rule)                                                                                      \
+        SUT_STRIPS(SUT_LOAD if (!DEFERRED) SUT_T(rule##_update)(&c, F, s, g);                                \
+                   SUT_TERMS(rule) theta[k] = theta[k] - c.lr * SUT_U;                                       \
+                   if (DEFERRED) SUT_T(rule##_update)(&c, F, s, g); SUT_STORE)                               \
+    }                                                                                                        \
+    static void SUT_T(rule##_apply_##tag)(const SUT_T(block) *b)                                             \
+    {                                                                                                        \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER, NEEDS_THETA = 1 };                                    \
+        SUT_BEGIN(rule)                                                                                      \
+        SUT_STRIPS(SUT_LOAD SUT_TERMS(rule) theta[k] = theta[k] - c.lr * SUT_U; if (DEFERRED) {              \
+            SUT_T(rule##_update)(&c, F, s, g);                                                               \
+            SUT_STORE                                                                                        \
+        })                                                                                                   \
+    }                                                                                                        \
+    SUT_RULE_ALIGNED(rule, tag, 0, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                  \
+    SUT_RULE_ALIGNED(rule, tag, 1, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                  \
+    SUT_RULE_FEW(rule, tag, 2, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                      \
+    SUT_RULE_FEW(rule, tag, 3, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                      \
+    static const SUT_T(kernels)                                                                              \
+        SUT_T(rule##_kernels_##tag) = {SUT_T(rule##_advance_##tag),                                          \
+                                       SUT_T(rule##_propose_##tag),                                          \
+                                       SUT_T(rule##_terms_##tag),                                            \
+                                       SUT_T(rule##_fused_##tag),                                            \
+                                       SUT_T(rule##_apply_##tag),                                            \
+                                       {SUT_T(rule##_apply_chi0_##tag), SUT_T(rule##_apply_chi1_##tag)},     \
+                                       {SUT_T(rule##_apply_given0_##tag), SUT_T(rule##_apply_given1_##tag)}, \
+                                       SUT_RULE_FEW_TABLE(rule, tag)};
+
+#define SUT_RULE_ALIGNED(rule, tag, ON, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                                     \
+    static void SUT_T(rule##_apply_chi##ON##_##tag)(const SUT_T(block) *b)                                           \
+    {                                                                                                                \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER, NEEDS_THETA = 1 };                                            \
+        SUT_BEGIN(rule)                                                                                              \
+        SUT_STRIPS(SUT_CHI_BODY(rule, ON, DEFERRED, REALIGN, u[k], pp[k]))                                           \
+    }                                                                                                                \
+    static void SUT_T(rule##_apply_given##ON##_##tag)(const SUT_T(block) *b)                                         \
+    {                                                                                                                \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER, NEEDS_THETA = 1 };                                            \
+        SUT_BEGIN(rule)                                                                                              \
+        SUT_STRIPS(SUT_LOAD SUT_TERMS(rule) const SUT_REAL p = pp[k]; const SUT_REAL proposal = SUT_U;               \
+                   const SUT_REAL difference = p - proposal; /* D = Inf: no state would propose p. */                \
+                   const SUT_REAL chi = SUT_T(overflowed)(t.D) ? (SUT_REAL)0 : t.D * difference;                     \
+                   theta[k] = theta[k] - c.lr * p; u[k] = proposal; if (DEFERRED) SUT_T(rule##_update)(&c, F, s, g); \
+                   if (ON) { REALIGN(rule) } if (DEFERRED || ON){SUT_STORE})                                         \
+    }
+
+/*
+ * Few losses: the sums of a pass in the loop of the rule, which waits for its root and its division anyway. The same bits as
+ * with the loops above and the sums of cpu_dots.h after them.
+ */
+#undef SUT_RULE_FEW
+#undef SUT_RULE_FEW_TABLE
+#if SUT_HAS_FEW
+/* BODY leaves N arrays now[0..N)[l]; the SUMS sums of STEP are taken of them and the rows. They are taken one strip behind:
+ * instructions that wait for a division would fill the processor's queue. */
+#define SUT_STRIPS_WITH_SUMS(N, ROWS, SUMS, STEP, BODY)                                                               \
+    enum { W = SUT_VECTOR / (int)sizeof(SUT_REAL), VECTORS = SUT_LANES / W };                                         \
+    SUT_REAL strips[2][N][SUT_LANES] __attribute__((aligned(64))) = {{{0}}};                                          \
+    SUT_REAL(*now)[SUT_LANES] = strips[0], (*before)[SUT_LANES] = strips[1];                                          \
+    SUT_T(vector) sums[VECTORS][SUMS] = {{{0}}};                                                                      \
+    const SUT_REAL *in[(N) + (ROWS)];                                                                                 \
+    for (; strip + SUT_LANES <= n; strip += SUT_LANES) {                                                              \
+        SUT_FETCH                                                                                                     \
+        _Pragma("GCC ivdep") for (int l = 0; l < SUT_LANES; ++l)                                                      \
+        {                                                                                                             \
+            const int64_t k = strip + l;                                                                              \
+            BODY                                                                                                      \
+        }                                                                                                             \
+        SUT_SUM_STRIP(N, ROWS, STEP, before, strip > 0 ? strip - SUT_LANES : 0)                                       \
+        SUT_REAL(*const swap)[SUT_LANES] = before;                                                                    \
+        before = now;                                                                                                 \
+        now = swap;                                                                                                   \
+    }                                                                                                                 \
+    if (strip > 0)                                                                                                    \
+        SUT_SUM_STRIP(N, ROWS, STEP, before, strip - SUT_LANES)                                                       \
+    if (strip < n) {                                                                                                  \
+        SUT_REAL rest[ROWS][SUT_LANES] = {{0}};                                                                       \
+        for (int l = 0; l < SUT_LANES; ++l)                                                                           \
+            for (int i = 0; i < (N); ++i)                                                                             \
+                now[i][l] = 0;                                                                                        \
+        for (int64_t k = strip; k < n; ++k) {                                                                         \
+            const int l = (int)(k - strip);                                                                           \
+            BODY                                                                                                      \
+        }                                                                                                             \
+        for (int i = 0; i < (N) + (ROWS); ++i)                                                                        \
+            in[i] =                                                                                                   \
+                i < (N) ? now[i] : memcpy(rest[i - (N)], b->g[i - (N)] + strip, (size_t)(n - strip) * sizeof **rest); \
+        _Pragma("GCC unroll 4") for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W);                            \
+    }                                                                                                                 \
+    _Pragma("GCC unroll 4") for (int v = 0; v < VECTORS; ++v)                                                         \
+        _Pragma("GCC unroll 16") for (int i = 0; i < (SUMS); ++i) SUT_T(end)(sums[v][i], b->lanes[i] + v * W);
+
+#define SUT_SUM_STRIP(N, ROWS, STEP, from, at)                                             \
+    {                                                                                      \
+        const int64_t first = at;                                                          \
+        _Pragma("GCC unroll 8") for (int i = 0; i < (N) + (ROWS); ++i) in[i] =             \
+            i < (N) ? (const SUT_REAL *)(from)[i] : b->g[i - (N)] + first;                 \
+        _Pragma("GCC unroll 4") for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W); \
+    }
+
+#define SUT_RULE_FEW(rule, tag, ROWS, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                       \
+    static void SUT_T(rule##_propose_few##ROWS##_##tag)(const SUT_T(block) *b)                       \
+    {                                                                                                \
+        enum { F = FLAGS, M = MASK, NEEDS_G = 1, NEEDS_THETA = (F & SUT_RULE_DECOUPLED) != 0 };      \
+        SUT_BEGIN(rule)                                                                              \
+        SUT_STRIPS_WITH_SUMS(3, ROWS, 2 + ROWS + ROWS * (ROWS + 1) / 2, SUT_T(proposal_step_##ROWS), \
+                             SUT_PROPOSE_BODY(rule, DEFERRED, now[0][l], now[1][l], now[2][l]))      \
+    }                                                                                                \
+    SUT_RULE_FEW_ALIGNED(rule, tag, ROWS, 0, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                \
+    SUT_RULE_FEW_ALIGNED(rule, tag, ROWS, 1, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)
+#define SUT_RULE_FEW_ALIGNED(rule, tag, ROWS, ON, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)    \
+    static void SUT_T(rule##_apply_few##ROWS##_chi##ON##_##tag)(const SUT_T(block) *b)        \
+    {                                                                                         \
+        enum { F = FLAGS, M = MASK, NEEDS_G = G_LATER, NEEDS_THETA = 1 };                     \
+        SUT_BEGIN(rule)                                                                       \
+        SUT_STRIPS_WITH_SUMS(2, ROWS, 3 + ROWS, SUT_T(update_step_##ROWS),                    \
+                             SUT_CHI_BODY(rule, ON, DEFERRED, REALIGN, now[0][l], now[1][l])) \
+    }
+#define SUT_RULE_FEW_TABLE(rule, tag)                                                \
+    {SUT_T(rule##_propose_few2_##tag), SUT_T(rule##_propose_few3_##tag)},            \
+    {                                                                                \
+        {SUT_T(rule##_apply_few2_chi0_##tag), SUT_T(rule##_apply_few2_chi1_##tag)},  \
+        {                                                                            \
+            SUT_T(rule##_apply_few3_chi0_##tag), SUT_T(rule##_apply_few3_chi1_##tag) \
+        }                                                                            \
+    }
+#else
+#define SUT_RULE_FEW(rule, tag, ROWS, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)
+#define SUT_RULE_FEW_TABLE(rule, tag) \
+    {NULL, NULL},                     \
+    {                                 \
+        {NULL, NULL},                 \
+        {                             \
+            NULL, NULL                \
+        }                             \
+    }
+#endif
 
 #define SUT_REALIGN_COMMON(rule) \
     (void)chi;                   \

@@ -75,7 +75,8 @@ typedef struct sut_step_pass {
     /* m, or NULL: small corrections of lambda, whose chi is added to p after the rest of it was rounded. Multipliers of
      * nearly dependent rows are too large to carry these digits. Needs SUT_REAL = double (`careful` for f32). */
     const double *correction;
-    bool careful;   /* f64 arithmetic and products for f32 tensors too */
+    bool strict;    /* products and sums in double */
+    bool careful;   /* f64 arithmetic (and sums) for f32 tensors too */
     double u_scale; /* a power of two that keeps the sums in range; 1 unless `careful` */
     bool realign;
     bool want_sums;   /* uu, uMu, G u (PROPOSE, TERMS, FUSED); pp, pu, dd, G p (APPLY, MEASURE) */
