@@ -6,6 +6,7 @@
 
 enum {
     TILES_PER_TASK = 10, /* 16 tasks for 10,000 points: they share out evenly among few threads */
+    MOST_TASKS = 256,    /* of a loss: each has a row of its own, which millions of points would pay with gigabytes */
     REDUCE_SLICE = 1024, /* parameters whose rows are added by one task */
     STREAM_TERMS = 16,   /* first random stream of the terms */
     STREAMS_PER_TERM = 16
@@ -67,12 +68,18 @@ static int tiles_of_loss(const pinn_batch *b, int loss)
     return tiles;
 }
 
+static int tiles_of_task(const pinn_batch *b, int loss)
+{
+    const int tiles = (tiles_of_loss(b, loss) + MOST_TASKS - 1) / MOST_TASKS;
+    return tiles < TILES_PER_TASK ? TILES_PER_TASK : tiles;
+}
+
 /* Cut the losses into tasks; called again when the number of points changes. */
 static bool plan(pinn_batch *b)
 {
     b->n_tasks = 0;
     for (int loss = 0; loss < b->n_losses; loss++)
-        b->n_tasks += (tiles_of_loss(b, loss) + TILES_PER_TASK - 1) / TILES_PER_TASK;
+        b->n_tasks += (tiles_of_loss(b, loss) + tiles_of_task(b, loss) - 1) / tiles_of_task(b, loss);
     free(b->tasks);
     free(b->rows);
     b->tasks = NULL;
@@ -86,11 +93,11 @@ static bool plan(pinn_batch *b)
         return false;
     tile_task *task = b->tasks;
     for (int loss = 0; loss < b->n_losses; loss++) {
-        const int tiles = tiles_of_loss(b, loss);
-        for (int first = 0; first < tiles; first += TILES_PER_TASK, task++) {
+        const int tiles = tiles_of_loss(b, loss), most = tiles_of_task(b, loss);
+        for (int first = 0; first < tiles; first += most, task++) {
             task->loss = loss;
             task->first = first;
-            task->count = tiles - first < TILES_PER_TASK ? tiles - first : TILES_PER_TASK;
+            task->count = tiles - first < most ? tiles - first : most;
             task->gradient = b->rows + (size_t)(task - b->tasks) * b->n_parameters;
         }
         /* A pooled mean runs over the entries of all its terms, a sum of means over each term's own. */

@@ -5,11 +5,12 @@
 #include "run.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_NAME "checkpoint.safetensors"
 #define CONFIGURATION "pinn.configuration"
+#define KERNELS "kernels" /* the instruction set, beside the options in the configuration */
 
 enum { N_PROGRESS = sizeof(pinn_progress) / sizeof(double) };
 
@@ -34,12 +35,14 @@ static void describe(pinn_run *run, sut_checkpoint_config *config, sut_extra_ten
 int pinn_checkpoint_save(pinn_run *run)
 {
     char path[PINN_PATH];
-    const int error = pinn_history_flush(run); /* the rows up to here are on the disk before the checkpoint is */
+    /* The rows up to here are on the disk before the checkpoint is. */
+    const int error = pinn_history_flush(run);
     if (error)
         return error;
-    if (!pinn_path(run, FILE_NAME, path))
+    if (!pinn_path(run, PINN_CHECKPOINT, path))
         return PINN_EXIT_FAILURE;
     json_t *const configuration = pinn_options_configuration(run->options);
+    json_object_set_new(configuration, KERNELS, json_string(run->kernels->isa));
     char *const dump = json_dumps(configuration, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(configuration);
     if (!dump)
@@ -90,14 +93,25 @@ int pinn_checkpoint_configuration(const char *file, json_t **configuration_out)
     return 0;
 }
 
-int pinn_checkpoint_load(pinn_run *run, const char *file)
+int pinn_checkpoint_load(pinn_run *run, const char *file, const json_t *configuration)
 {
     sut_checkpoint_config config;
     sut_extra_tensor tensors[2];
     sut_extra_text text = {.value = NULL};
     describe(run, &config, tensors, &text);
-    if (sut_optimizer_load(run->optimizer, file, &config) != SUT_OK)
-        return pinn_error(PINN_EXIT_FAILURE, "--resume %s: %s", file, sut_context_last_error(run->context));
+    const sut_status status = sut_optimizer_load(run->optimizer, file, &config);
+    if (status != SUT_OK) /* a sound file that does not fit is one to which other settings were given */
+        return pinn_error(status == SUT_ERROR_MISMATCH ? PINN_EXIT_USAGE : PINN_EXIT_FAILURE, "--resume %s: %s", file,
+                          sut_context_last_error(run->context));
     run->steps = sut_optimizer_steps(run->optimizer);
+    if (run->steps > run->options->steps)
+        return pinn_error(PINN_EXIT_USAGE,
+                          "--steps %" PRId64 ": the run in %s has %" PRId64
+                          " steps behind it; it cannot become shorter",
+                          run->options->steps, file, run->steps);
+    const char *const kernels = json_string_value(json_object_get(configuration, KERNELS));
+    if (kernels && strcmp(kernels, run->kernels->isa) != 0)
+        pinn_error(0, "%s kernels instead of the checkpoint's %s: results differ by rounding errors", run->kernels->isa,
+                   kernels);
     return 0;
 }

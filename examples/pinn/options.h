@@ -1,6 +1,6 @@
 /*
- * What the command line asks for. One table (options.c) feeds the parser, --help, metrics.json and the configuration kept
- * in checkpoints, so an option cannot be parsed and forgotten.
+ * What the command line asks for. One table (option_table.c) feeds the parser, --help, metrics.json and the configuration
+ * kept in checkpoints, so an option cannot be parsed and forgotten.
  */
 #ifndef PINN_OPTIONS_H
 #define PINN_OPTIONS_H
@@ -61,8 +61,8 @@ json_t *pinn_options_configuration(const pinn_options *options);
 
 /*
  * Take the configuration of a checkpoint for everything that was not given on the command line, and say on stderr what was
- * given and differs. What a state cannot be carried over to (problem, optimizer, dtype, number of losses) must agree.
- * @return 0, or PINN_EXIT_USAGE after a message on stderr.
+ * given and differs. What a state cannot be carried over to (problem, optimizer, dtype, seed, number of losses) must agree.
+ * @return 0, or PINN_EXIT_USAGE after a message on stderr; PINN_EXIT_FAILURE when the configuration makes no sense.
  */
 int pinn_options_continue(pinn_options *options, json_t *configuration);
 

@@ -6,12 +6,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
+
+const char *const pinn_pictures[PINN_N_PICTURES] = {"solution.png", "reference.png", "error.png", "losses.png",
+                                                    "conflicts.png"};
 
 /* Three pictures of each output on the shown slice: columns of solution.csv are the inputs, then triples per output. */
 static void solution_pictures(FILE *f, const pinn_problem *p)
@@ -33,10 +37,12 @@ static void solution_pictures(FILE *f, const pinn_problem *p)
     fprintf(f, "set autoscale\n");
 }
 
-static void loss_picture(FILE *f, const pinn_problem *p, const pinn_loss *losses, int n)
+static void loss_picture(FILE *f, const pinn_problem *p, const pinn_loss *losses, int n, int64_t steps)
 {
-    fprintf(f, "set output 'losses.png'\nset title 'losses and error'\nset xlabel 'step'\nset ylabel 'value'\n"
-               "set logscale y\nset format y '10^{%%T}'\nplot ");
+    fprintf(f,
+            "set output 'losses.png'\nset title 'losses and error'\nset xlabel 'step'\nset ylabel 'value'\n"
+            "set xrange [0:%" PRId64 "]\nset logscale y\nset format y '10^{%%T}'\nplot ",
+            steps);
     for (int t = 0; t < p->n_terms; t++) {
         char name[64];
         snprintf(name, sizeof name, "term_%s", p->terms[t].name);
@@ -78,13 +84,17 @@ static int write_script(const char *path, const pinn_problem *p, const pinn_loss
                "set datafile separator comma\nset grid\nset key outside bottom horizontal\n"
                "set palette defined (0 '#0d0887', 1 '#7e03a8', 2 '#cc4778', 3 '#f89540', 4 '#f0f921')\n");
     solution_pictures(f, p);
-    loss_picture(f, p, losses, n);
+    loss_picture(f, p, losses, n, steps);
     conflict_picture(f, p, losses, n, steps);
     const bool written = !ferror(f), closed = fclose(f) == 0;
-    return written && closed ? 0 : pinn_error(PINN_EXIT_FAILURE, "%s: %s", path, strerror(errno));
+    if (written && closed)
+        return 0;
+    const int error = pinn_error(PINN_EXIT_FAILURE, "%s: %s", path, strerror(errno));
+    (void)remove(path);
+    return error;
 }
 
-static int run_gnuplot(const char *directory, FILE *log)
+static int run_gnuplot(const char *directory, FILE *log, bool asked_for, bool *drawn)
 {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -95,6 +105,10 @@ static int run_gnuplot(const char *directory, FILE *log)
     char *const arguments[] = {"gnuplot", "plots.gnuplot", NULL};
     const int error = posix_spawnp(&child, "gnuplot", &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
+    *drawn = error == 0;
+    if (error && asked_for)
+        return pinn_error(PINN_EXIT_FAILURE, "plot: gnuplot: %s; install gnuplot, or put it into the PATH",
+                          strerror(error));
     if (error) {
         fprintf(log, "no pictures: gnuplot: %s; install gnuplot, then: suture-pinn plot %s\n", strerror(error),
                 directory);
@@ -106,11 +120,32 @@ static int run_gnuplot(const char *directory, FILE *log)
             return pinn_error(PINN_EXIT_FAILURE, "gnuplot: %s", strerror(errno));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return pinn_error(PINN_EXIT_FAILURE, "gnuplot could not draw the pictures of %s/plots.gnuplot", directory);
-    fprintf(log, "pictures: %s/{solution,reference,error,losses,conflicts}.png\n", directory);
     return 0;
 }
 
-int pinn_plot(const char *directory, FILE *log)
+/* gnuplot ends as if nothing were wrong when a picture does not fit on the disk: what has no PNG trailer is removed. */
+static int check_pictures(const char *directory)
+{
+    static const char trailer[] = "IEND\xae\x42\x60\x82";
+    enum { LENGTH = sizeof trailer - 1 };
+    int error = 0;
+    for (int i = 0; i < PINN_N_PICTURES; i++) {
+        char path[PINN_PATH], end[LENGTH];
+        snprintf(path, sizeof path, "%s/%s", directory, pinn_pictures[i]);
+        FILE *const f = fopen(path, "rb");
+        const bool whole = f && fseek(f, -(long)LENGTH, SEEK_END) == 0 && fread(end, 1, LENGTH, f) == LENGTH &&
+                           memcmp(end, trailer, LENGTH) == 0;
+        if (f)
+            fclose(f);
+        if (!whole) {
+            error = pinn_error(PINN_EXIT_FAILURE, "%s: gnuplot did not write it whole; is the disk full?", path);
+            (void)remove(path);
+        }
+    }
+    return error;
+}
+
+int pinn_plot(const char *directory, FILE *log, bool asked_for)
 {
     char path[PINN_PATH];
     if (snprintf(path, sizeof path, "%s/metrics.json", directory) >= PINN_PATH - 16)
@@ -118,7 +153,8 @@ int pinn_plot(const char *directory, FILE *log)
     json_error_t where;
     json_t *const metrics = json_load_file(path, 0, &where);
     if (!metrics)
-        return pinn_error(PINN_EXIT_FAILURE, "plot: %s: %s", path, where.text);
+        return pinn_error(PINN_EXIT_FAILURE, "plot: %s%s%s", where.line < 0 ? "" : path, where.line < 0 ? "" : ": ",
+                          where.text); /* without a line it is the file that is missing, and named in the text */
     const char *const name = json_string_value(json_object_get(metrics, "problem"));
     const pinn_problem *const problem = name ? pinn_problem_find(name) : NULL;
     json_t *const configuration = json_object_get(metrics, "configuration");
@@ -131,6 +167,13 @@ int pinn_plot(const char *directory, FILE *log)
     if (!n)
         return pinn_error(PINN_EXIT_FAILURE, "plot: %s: not the metrics of a run", path);
     snprintf(path, sizeof path, "%s/plots.gnuplot", directory);
-    const int error = write_script(path, problem, losses, n, steps);
-    return error ? error : run_gnuplot(directory, log);
+    int error = write_script(path, problem, losses, n, steps);
+    bool drawn = false;
+    if (!error)
+        error = run_gnuplot(directory, log, asked_for, &drawn);
+    if (!error && drawn)
+        error = check_pictures(directory);
+    if (!error && drawn)
+        fprintf(log, "pictures: %s/{solution,reference,error,losses,conflicts}.png\n", directory);
+    return error;
 }

@@ -8,6 +8,7 @@
  */
 #include "pool.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -103,16 +104,17 @@ pinn_pool *pinn_pool_create(int threads)
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    bool started = true;
-    for (int i = 1; i < threads && started; i++) {
+    int error = 0;
+    for (int i = 1; i < threads && !error; i++) {
         worker *const w = &pool->workers[i - 1];
         *w = (worker){.pool = pool, .index = i};
-        started = pthread_create(&w->thread, NULL, worker_main, w) == 0;
-        pool->threads += started;
+        error = pthread_create(&w->thread, NULL, worker_main, w);
+        pool->threads += !error;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (!started) {
+    if (error) {
         pinn_pool_destroy(pool);
+        errno = error;
         return NULL;
     }
     return pool;

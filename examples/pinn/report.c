@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static json_t *real(double value)
 {
@@ -65,7 +66,7 @@ static json_t *metrics(const pinn_run *run, const pinn_scores *kept, const pinn_
     json_object_set_new(out, "correction", correction);
     json_t *losses = json_object();
     for (int i = 0; i < run->n_losses; i++)
-        json_object_set_new(losses, run->losses[i].name, real(run->loss[i]));
+        json_object_set_new(losses, run->losses[i].name, real(run->progress.loss[i]));
     json_object_set_new(out, "losses", losses);
     json_object_set_new(out, "steps", json_integer(run->steps));
     json_object_set_new(out, "stop_reason", json_string(stop_name(run->stop)));
@@ -88,11 +89,14 @@ static int write_file(const pinn_run *run, const char *name, int (*write)(FILE *
     if (!pinn_path(run, name, path) || !pinn_path(run, new_name, temporary))
         return PINN_EXIT_FAILURE;
     FILE *const f = fopen(temporary, "w");
-    const bool written = f && write(f, run, what) == 0 && !ferror(f);
+    const bool written = f && write(f, run, what) == 0 && fflush(f) == 0 && fsync(fileno(f)) == 0;
     const bool closed = f && fclose(f) == 0;
-    if (!written || !closed || rename(temporary, path))
-        return pinn_error(PINN_EXIT_FAILURE, "%s: %s", path, strerror(errno));
-    return 0;
+    if (written && closed && rename(temporary, path) == 0)
+        return 0;
+    const int error = pinn_error(PINN_EXIT_FAILURE, "%s: %s", path, strerror(errno));
+    if (f)
+        (void)remove(temporary);
+    return error;
 }
 
 static int write_json(FILE *f, const pinn_run *run, const void *what)
@@ -140,7 +144,7 @@ static void print_table(const pinn_run *run, const pinn_scores *kept, const pinn
     printf("                         %.4e   last step\n", last->relative_l2);
     printf("  mean squared error     %.4e\n", kept->mse);
     for (int i = 0; i < run->n_losses; i++)
-        printf("  loss %-17s %.4e   last step\n", run->losses[i].name, run->loss[i]);
+        printf("  loss %-17s %.4e   last step\n", run->losses[i].name, run->progress.loss[i]);
     printf("  conflicts, share of %.0f steps\n", s->steps);
     if (s->steps > 0) {
         printf("    gradients       r_g  %6.2f %%   pairs  %.2f %%\n", 100 * s->g / s->steps,
@@ -164,8 +168,8 @@ int pinn_report(pinn_run *run, const pinn_scores *kept, const pinn_scores *last)
     int error = write_file(run, "metrics.json", write_json, out);
     if (!error)
         error = write_file(run, "solution.csv", write_solution, NULL);
-    if (!error && run->options->json && (write_json(stdout, run, out) || fflush(stdout)))
-        error = pinn_error(PINN_EXIT_FAILURE, "standard output: %s", strerror(errno));
+    if (!error && run->options->json)
+        (void)write_json(stdout, run, out); /* main() looks at stdout when all is done */
     if (!error && !run->options->json)
         print_table(run, kept, last);
     json_decref(out);

@@ -2,10 +2,13 @@
 #include "run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 bool pinn_path(const pinn_run *run, const char *name, char path[PINN_PATH])
 {
@@ -64,6 +67,7 @@ static int create_optimizer(pinn_run *run)
     sut_context_config_init(&context);
     context.backend = o->backend ? SUT_BACKEND_CPU : SUT_BACKEND_AUTO;
     context.n_threads = pinn_pool_threads(run->pool);
+    context.isa = (sut_isa)o->isa;
     context.seed = (uint64_t)o->seed;
     context.log = warn;
     context.log_user = stderr;
@@ -102,25 +106,50 @@ static int create_optimizer(pinn_run *run)
     return status == SUT_OK ? 0 : refused(run, status);
 }
 
-/* Results of the run that was here: beside the new run's history they would pass for its own. */
-static void remove_results(const pinn_run *run)
+void pinn_run_remove_results(const pinn_run *run)
 {
-    static const char *const names[] = {"metrics.json", "solution.csv", "solution.png",  "reference.png",
-                                        "error.png",    "losses.png",   "conflicts.png", "plots.gnuplot"};
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+    static const char *const names[] = {"metrics.json", "solution.csv", "plots.gnuplot"};
+    enum { N_NAMES = sizeof names / sizeof *names };
+    for (int k = 0; k < N_NAMES + PINN_N_PICTURES; k++) {
         char path[PINN_PATH];
-        if (pinn_path(run, names[k], path))
+        if (pinn_path(run, k < N_NAMES ? names[k] : pinn_pictures[k - N_NAMES], path))
             (void)remove(path); /* there is nothing to remove where the old run did not end */
     }
 }
 
-static int create_directory(pinn_run *run)
+bool pinn_run_replaces(const pinn_run *run)
+{
+    struct stat here, resumed;
+    char path[PINN_PATH];
+    if (!pinn_path(run, PINN_CHECKPOINT, path) || stat(path, &here) != 0)
+        return false;
+    const char *const file = run->options->resume;
+    return !file || stat(file, &resumed) != 0 || here.st_dev != resumed.st_dev || here.st_ino != resumed.st_ino;
+}
+
+/* --out; the directory of the checkpoint of a run that goes on; or one named after the problem. */
+static int name_directory(pinn_run *run)
 {
     const pinn_options *const o = run->options;
-    const int n = o->out ? snprintf(run->directory, sizeof run->directory, "%s", o->out)
-                         : snprintf(run->directory, sizeof run->directory, "suture-pinn-%s", run->problem->name);
+    const char *const slash = o->resume ? strrchr(o->resume, '/') : NULL;
+    int n;
+    if (o->out)
+        n = snprintf(run->directory, sizeof run->directory, "%s", o->out);
+    else if (o->resume)
+        n = snprintf(run->directory, sizeof run->directory, "%.*s",
+                     slash ? (int)(slash - o->resume) + (slash == o->resume) : 1, slash ? o->resume : ".");
+    else
+        n = snprintf(run->directory, sizeof run->directory, "suture-pinn-%s", run->problem->name);
     if (n <= 0 || n >= PINN_PATH)
         return pinn_error(PINN_EXIT_USAGE, "--out: the path is %s", n <= 0 ? "empty" : "too long");
+    return 0;
+}
+
+int pinn_run_open_directory(pinn_run *run)
+{
+    const int error = name_directory(run);
+    if (error)
+        return error;
     for (char *slash = run->directory;;) {
         slash = strchr(slash + 1, '/');
         if (slash)
@@ -131,16 +160,12 @@ static int create_directory(pinn_run *run)
             break;
         *slash = '/';
     }
-    char path[PINN_PATH];
-    struct stat info;
-    if (stat(run->directory, &info) != 0 || !S_ISDIR(info.st_mode))
-        return pinn_error(PINN_EXIT_FAILURE, "--out %s: not a directory", run->directory);
-    if (!pinn_path(run, "checkpoint.safetensors", path))
-        return PINN_EXIT_FAILURE;
-    if (!o->resume && stat(path, &info) == 0) {
-        fprintf(run->log, "replacing the run in %s\n", run->directory);
-        remove_results(run);
-    }
+    run->lock = open(run->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (run->lock < 0)
+        return pinn_error(PINN_EXIT_FAILURE, "--out %s: %s", run->directory, strerror(errno));
+    /* Two runs in one directory would write one history. File systems without locks have to do without. */
+    if (flock(run->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return pinn_error(PINN_EXIT_FAILURE, "--out %s: another run is at work there", run->directory);
     return 0;
 }
 
@@ -154,7 +179,7 @@ int pinn_run_create(pinn_run *run)
     run->log = o->json ? stderr : stdout;
     run->progress.best_selection = INFINITY;
     for (int i = 0; i < run->n_losses; i++)
-        run->loss[i] = NAN; /* until there is a step */
+        run->progress.loss[i] = NAN; /* until there is a step */
     const char *const isa = o->isa ? sut_isa_name((sut_isa)o->isa) : NULL;
     run->kernels = net_kernels_find((net_real)o->dtype, isa);
     if (!run->kernels)
@@ -184,13 +209,14 @@ int pinn_run_create(pinn_run *run)
     run->evaluation = pinn_evaluation_create(run->pool, run->kernels, &run->shape, run->problem);
     if (!run->batch || !run->evaluation)
         return pinn_error(PINN_EXIT_FAILURE, "out of memory");
-    return create_directory(run);
+    return 0;
 }
 
 void pinn_run_destroy(pinn_run *run)
 {
-    if (run->history)
-        fclose(run->history);
+    pinn_history_close(run);
+    if (run->lock >= 0)
+        close(run->lock); /* and so unlocked */
     sut_optimizer_destroy(run->optimizer);
     sut_context_destroy(run->context);
     pinn_evaluation_destroy(run->evaluation);

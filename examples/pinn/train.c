@@ -42,8 +42,8 @@ int pinn_error(int code, const char *format, ...)
 /* Where a run's progress is written: on a terminal one line that is written over, in a file a line now and then. */
 typedef struct ticker {
     bool terminal;
-    double begun, next; /* clock */
-    int64_t first;      /* steps done before */
+    double next;   /* clock */
+    int64_t first; /* steps done before */
 } ticker;
 
 static void print_header(const pinn_run *run)
@@ -51,14 +51,14 @@ static void print_header(const pinn_run *run)
     const pinn_options *const o = run->options;
     fprintf(run->log,
             "%s: %s\n%s, surgery %s, alignment %s, %d losses, %s, seed %" PRId64 ", %" PRId64 " steps of %" PRId64
-            " interior points; %d threads, %s kernels\n",
+            " interior points; %d threads, %s kernels; ",
             run->problem->name, run->problem->title, sut_optimizer_method_name((sut_optimizer_method)o->optimizer),
             sut_surgery_method_name((sut_surgery_method)o->surgery), o->align == SUT_ALIGN_GUA ? "gua" : "none",
             run->n_losses, o->dtype == NET_F32 ? "f32" : "f64", o->seed, o->steps, o->points,
             pinn_pool_threads(run->pool), run->kernels->isa);
+    pinn_print_blas(run->log);
     if (run->steps)
         fprintf(run->log, "going on after step %" PRId64 " of %s\n", run->steps, o->resume);
-    pinn_warn_about_blas(run->log);
     fflush(run->log);
 }
 
@@ -69,10 +69,10 @@ static void print_progress(const pinn_run *run, ticker *t)
         return;
     t->next = now + (t->terminal ? 0.2 : 5);
     const int64_t done = run->steps - t->first, to_do = run->options->steps - run->steps;
-    const double per_step = done ? (now - t->begun) / (double)done : 0, left = per_step * (double)to_do;
+    const double per_step = done ? (run->seconds - run->earlier) / (double)done : 0, left = per_step * (double)to_do;
     double total = 0;
     for (int i = 0; i < run->n_losses; i++)
-        total += run->loss[i];
+        total += run->progress.loss[i];
     fprintf(run->log, "%sstep %" PRId64 "/%" PRId64 "  lr %.2e  loss %.3e  ", t->terminal ? "\r\033[K" : "", run->steps,
             run->options->steps, run->report.lr, total);
     if (run->scores.reference_norm > 0)
@@ -82,10 +82,12 @@ static void print_progress(const pinn_run *run, ticker *t)
     fflush(run->log);
 }
 
+/* An evaluation that is due: the parameters are kept if they are the best so far. */
 static void evaluate(pinn_run *run)
 {
     run->scores = pinn_evaluate(run->evaluation, run->theta);
     run->evaluated = true;
+    run->progress.evaluation_step = (double)run->steps;
     if (run->scores.selection_mse < run->progress.best_selection) {
         run->progress.best_selection = run->scores.selection_mse;
         run->progress.best_step = (double)run->steps;
@@ -97,16 +99,17 @@ static void evaluate(pinn_run *run)
 static int step(pinn_run *run)
 {
     const pinn_options *const o = run->options;
-    pinn_batch_gradients(run->batch, run->theta, (uint64_t)o->seed, o->fixed_points ? 0 : run->steps, run->terms,
-                         run->loss, run->gradients);
+    pinn_batch_gradients(run->batch, run->theta, (uint64_t)o->seed, o->fixed_points ? 0 : run->steps,
+                         run->progress.terms, run->progress.loss, run->gradients);
     for (int i = 0; i < run->n_losses; i++)
-        if (!isfinite(run->loss[i]))
+        if (!isfinite(run->progress.loss[i]))
             return pinn_error(PINN_EXIT_FAILURE,
                               "step %" PRId64
                               ": the loss '%s' is not finite; %s/checkpoint.safetensors holds the last good state",
                               run->steps + 1, run->losses[i].name, run->directory);
     sut_report_init(&run->report);
-    const sut_status status = sut_optimizer_step(run->optimizer, run->gradient_tensors, run->loss, &run->report);
+    const sut_status status =
+        sut_optimizer_step(run->optimizer, run->gradient_tensors, run->progress.loss, &run->report);
     if (status != SUT_OK)
         return pinn_error(PINN_EXIT_FAILURE,
                           "step %" PRId64 ": %s; %s/checkpoint.safetensors holds the last good state", run->steps + 1,
@@ -124,7 +127,7 @@ static pinn_stop reason_to_stop(const pinn_run *run)
     const pinn_options *const o = run->options;
     double total = 0;
     for (int i = 0; i < run->n_losses; i++)
-        total += run->loss[i];
+        total += run->progress.loss[i];
     if (run->steps >= o->steps)
         return PINN_STOP_STEPS;
     if (total <= o->target_loss)
@@ -132,7 +135,7 @@ static pinn_stop reason_to_stop(const pinn_run *run)
     if (o->patience > 0 && (double)run->steps - run->progress.best_step >= (double)o->patience &&
         isfinite(run->progress.best_selection))
         return PINN_STOP_PATIENCE;
-    if (run->seconds >= o->time_limit)
+    if (run->seconds - run->earlier >= o->time_limit)
         return PINN_STOP_TIME_LIMIT;
     return caught_signal ? PINN_STOP_SIGNAL : PINN_STOP_NOT;
 }
@@ -140,8 +143,8 @@ static pinn_stop reason_to_stop(const pinn_run *run)
 static int train(pinn_run *run)
 {
     const pinn_options *const o = run->options;
-    ticker ticker = {.terminal = isatty(fileno(run->log)), .begun = pinn_clock(), .first = run->steps};
-    int error = pinn_checkpoint_save(run); /* so that there always is a last good one */
+    ticker ticker = {.terminal = isatty(fileno(run->log)), .first = run->steps};
+    int error = 0;
     run->stop = run->steps >= o->steps ? PINN_STOP_STEPS : PINN_STOP_NOT;
     while (!error && run->stop == PINN_STOP_NOT) {
         error = step(run);
@@ -150,15 +153,22 @@ static int train(pinn_run *run)
         if (run->steps % o->evaluate_every == 0)
             evaluate(run);
         run->stop = reason_to_stop(run);
-        /* A run that was cut short goes on later as if nothing had been: no evaluation or row that is not due. */
-        const bool over =
-            run->stop != PINN_STOP_NOT && run->stop != PINN_STOP_SIGNAL && run->stop != PINN_STOP_TIME_LIMIT;
-        if (over && !run->evaluated)
-            evaluate(run);
-        if (over || run->steps % o->log_every == 0)
+        if (run->steps % o->log_every == 0)
             error = pinn_history_row(run);
         if (!error && (run->stop != PINN_STOP_NOT || run->steps % o->checkpoint_every == 0))
             error = pinn_checkpoint_save(run);
+        /*
+         * The checkpoint knows nothing of an evaluation or a row that was not due, so that a run which goes on, with more
+         * steps, too, is one that never stopped. A run that was only cut short does without them.
+         */
+        const bool over =
+            run->stop != PINN_STOP_NOT && run->stop != PINN_STOP_SIGNAL && run->stop != PINN_STOP_TIME_LIMIT;
+        if (!error && over && !run->evaluated) {
+            run->scores = pinn_evaluate(run->evaluation, run->theta);
+            run->evaluated = true;
+        }
+        if (!error && over)
+            error = pinn_history_last_row(run);
         print_progress(run, &ticker);
     }
     return error;
@@ -182,8 +192,43 @@ static int finish(pinn_run *run)
         return 128 + (int)caught_signal;
     }
     if (!error && !run->options->no_plots)
-        error = pinn_plot(run->directory, run->log);
+        error = pinn_plot(run->directory, run->log, false);
     return error;
+}
+
+/*
+ * The directory is made and looked at last, when nothing else can be wrong; what it holds is replaced only when the new
+ * checkpoint, the larger part of what a run needs on the disk, has found its place.
+ */
+static int open_results(pinn_run *run)
+{
+    int error = pinn_run_open_directory(run);
+    if (!error)
+        error = pinn_history_open(run, run->options->resume);
+    const bool replaces = !error && pinn_run_replaces(run);
+    if (!error)
+        error = pinn_checkpoint_save(run); /* so that there always is a last good one */
+    if (!error)
+        error = pinn_history_replace(run);
+    if (!error && replaces) {
+        fprintf(run->log, "replacing the run in %s\n", run->directory);
+        pinn_run_remove_results(run);
+    }
+    run->earlier = run->seconds;
+    return error;
+}
+
+/* Ctrl-C, kill and a terminal that goes away end a run with a checkpoint, unless they are to be ignored (nohup). */
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction action;
+        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+            continue;
+        action = (struct sigaction){.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+        sigaction(signals[i], &action, NULL);
+    }
 }
 
 int pinn_train(pinn_options *options)
@@ -192,24 +237,23 @@ int pinn_train(pinn_options *options)
     if (!run)
         return pinn_error(PINN_EXIT_FAILURE, "out of memory");
     run->options = options;
+    run->lock = -1;
+    json_t *configuration = NULL;
     int error = 0;
     if (options->resume) {
-        json_t *configuration;
         error = pinn_checkpoint_configuration(options->resume, &configuration);
         if (!error)
             error = pinn_options_continue(options, configuration);
-        json_decref(configuration);
     }
     if (!error)
         error = pinn_run_create(run);
     if (!error && options->resume)
-        error = pinn_checkpoint_load(run, options->resume);
+        error = pinn_checkpoint_load(run, options->resume, configuration);
+    json_decref(configuration);
     if (!error)
-        error = pinn_history_open(run, options->resume);
+        error = open_results(run);
     if (!error) {
-        struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
+        catch_signals();
         print_header(run);
         run->started = pinn_clock() - run->seconds;
         error = train(run);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-int pinn_version(void)
+int pinn_version(const pinn_options *options)
 {
     sut_capability_report report;
     sut_capabilities_init(&report);
@@ -12,27 +12,35 @@ int pinn_version(void)
         return pinn_error(PINN_EXIT_FAILURE, "the library does not say what it can do");
     printf("suture-pinn, Suture %s\n", report.version);
     printf("  library     %s kernels, %d processors\n", sut_isa_name(report.best_isa), report.processors);
-    printf("  network     %s kernels\n", net_kernels_find(NET_F32, NULL)->isa);
-    printf("  BLAS        %s, kernel %s\n", report.blas, report.blas_kernel);
+    const net_kernels *const kernels =
+        net_kernels_find(NET_F32, options->isa ? sut_isa_name((sut_isa)options->isa) : NULL);
+    printf("  network     %s kernels\n", kernels ? kernels->isa : "no such");
+    printf("  BLAS        %s\n              ", report.blas);
+    pinn_print_blas(stdout);
     printf("  CUDA        %s\n", report.has_cuda ? "yes" : report.cuda_reason);
-    pinn_warn_about_blas(stdout);
     return 0;
 }
 
-/* OpenBLAS names its choice; these are the ones without wide vectors. */
-void pinn_warn_about_blas(FILE *log)
+/* The library warns once through the log when it is one of these, the kernels without wide vectors. */
+static bool is_narrow(const char *kernel)
 {
     static const char *const narrow[] = {"Prescott", "Core2",     "Penryn", "Dunnington", "Nehalem", "Athlon",
-                                         "Opteron",  "Barcelona", "Bobcat", "Atom",       "generic"};
+                                         "Opteron",  "Barcelona", "Bobcat", "Atom",       "generic", "Unknown"};
+    for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++)
+        if (!strncasecmp(kernel, narrow[i], strlen(narrow[i])))
+            return true;
+    return false;
+}
+
+void pinn_print_blas(FILE *to)
+{
     sut_capability_report report;
     sut_capabilities_init(&report);
-    if (sut_capabilities(&report) != SUT_OK || report.best_isa < SUT_ISA_AVX2)
+    if (sut_capabilities(&report) != SUT_OK)
         return;
-    for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++)
-        if (!strncasecmp(report.blas_kernel, narrow[i], strlen(narrow[i])))
-            fprintf(
-                log,
-                "warning: OpenBLAS took its kernel for %s, a quarter of this processor's speed; a newer OpenBLAS, or "
-                "OPENBLAS_CORETYPE=%s in the environment, helps (the network does not use it, the library does)\n",
-                report.blas_kernel, report.best_isa == SUT_ISA_AVX512 ? "SkylakeX" : "Haswell");
+    fprintf(to, "OpenBLAS kernel %s", report.blas_kernel);
+    if (report.best_isa >= SUT_ISA_AVX2 && is_narrow(report.blas_kernel))
+        fprintf(to, ", slow on this processor: set OPENBLAS_CORETYPE=%s in the environment or use a newer OpenBLAS",
+                report.best_isa == SUT_ISA_AVX512 ? "SkylakeX" : "Haswell");
+    fputc('\n', to);
 }

@@ -1,6 +1,7 @@
 /* Running suture-pinn from outside (see program.h). */
 #include "program.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -62,14 +64,24 @@ static pid_t start_line(const limits *limits, const char *format, va_list argume
     const int err = open(in(".err"), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0 || chdir(directory) != 0)
         _exit(126);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody at work */
+    /* Whoever started the tests may have these ignored, as nohup does. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGHUP, limits->no_hangup ? SIG_IGN : SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    if (limits->isa ? setenv("SUTURE_ISA", limits->isa, 1) : 0)
+        _exit(126);
+    if (limits->blas_kernel)
+        setenv("OPENBLAS_CORETYPE", limits->blas_kernel, 1);
     if (limits->file_size) {
         const rlim_t size = (rlim_t)limits->file_size;
-        signal(SIGXFSZ, SIG_IGN); /* write() fails instead */
         if (setrlimit(RLIMIT_FSIZE, &(struct rlimit){size, size}) != 0)
             _exit(126);
     }
-    if (limits->no_path)
-        setenv("PATH", "/nonexistent", 1);
+    if (limits->no_stdout)
+        close(STDOUT_FILENO);
+    if (limits->path)
+        setenv("PATH", limits->path, 1);
     execv(SUTURE_PINN, argv);
     _exit(127);
 }
@@ -87,20 +99,22 @@ outcome finish(pid_t process)
     return o;
 }
 
-pid_t start(const char *format, ...)
+pid_t start(const limits *limits, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    const pid_t process = start_line(&(limits){0}, format, arguments);
+    const pid_t process = start_line(limits, format, arguments);
     va_end(arguments);
     return process;
 }
+
+static const limits none;
 
 outcome run(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    const pid_t process = start_line(&(limits){0}, format, arguments);
+    const pid_t process = start_line(&none, format, arguments);
     va_end(arguments);
     return finish(process);
 }
@@ -166,6 +180,18 @@ bool same_file(const char *a, const char *b)
     free(x);
     free(y);
     return same;
+}
+
+int leftovers(const char *path)
+{
+    DIR *const listing = opendir(path);
+    if (!listing)
+        return -1;
+    int n = 0;
+    for (struct dirent *entry; (entry = readdir(listing)) != NULL;)
+        n += strstr(entry->d_name, ".new") || strstr(entry->d_name, ".tmp");
+    closedir(listing);
+    return n;
 }
 
 void write_bytes(const char *path, const void *bytes, size_t size)
@@ -245,6 +271,25 @@ json_t *read_metrics(const char *path)
     if (!metrics)
         fail_msg("%s: %s", path, error.text);
     return metrics;
+}
+
+bool same_metrics(const char *a, const char *b)
+{
+    json_t *const x = read_metrics(a), *const y = read_metrics(b);
+    json_object_del(x, "seconds");
+    json_object_del(y, "seconds");
+    const bool same = json_equal(x, y);
+    json_decref(x);
+    json_decref(y);
+    return same;
+}
+
+int count_of(const char *text, const char *word)
+{
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, word)) != NULL; p += strlen(word))
+        n++;
+    return n;
 }
 
 double metric(const json_t *metrics, const char *name)

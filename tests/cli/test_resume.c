@@ -1,6 +1,6 @@
 /*
- * Runs that are cut short: by a limit, by Ctrl-C, by kill -9, by a full disk. What was there stays whole, and going on
- * gives the bits of a run that was never stopped.
+ * Runs that are cut short: by a limit, by Ctrl-C, by a terminal that goes away, by kill -9. What was there stays whole, and
+ * going on gives the bits of a run that was never stopped.
  */
 #include "program.h"
 
@@ -33,6 +33,9 @@ static void assert_same_run(const char *a, const char *b)
     snprintf(x, sizeof x, "%s/history.csv", a);
     snprintf(y, sizeof y, "%s/history.csv", b);
     assert_true(same_history(in(x), in(y)));
+    snprintf(x, sizeof x, "%s/metrics.json", a);
+    snprintf(y, sizeof y, "%s/metrics.json", b);
+    assert_true(same_metrics(in(x), in(y)));
 }
 
 /* Stopped after every step for a while (a time limit of 0 lets one step through), in mid-schedule, then to the end. */
@@ -48,22 +51,70 @@ static void many_short_pieces(void **state)
 }
 
 /*
- * Into a directory of its own, with more steps than planned (an evaluation was due when the first part ended: its best
- * parameters are those that the whole run sees). Done already: nothing left to do.
+ * Into a directory of its own, with more steps than planned. The first part ended with an evaluation and a row that may not
+ * have been due: the kept parameters, the history and the scores are those of a run that did not end there.
  */
 static void further_and_elsewhere(void **state)
 {
     (void)state;
-    done(ENDLESS "--evaluate-every 4 --steps 20 --out whole");
-    done(ENDLESS "--evaluate-every 4 --steps 12 --out first");
-    expect(0, "--steps 20 instead of the checkpoint's 12",
-           SHORT "--resume first/checkpoint.safetensors --steps 20 --checkpoint-every 5 --out second");
-    assert_same_run("whole", "second");
-    outcome o = run(SHORT "--resume whole/checkpoint.safetensors --out third");
-    assert_int_equal(o.code, 0);
-    assert_non_null(strstr(o.out, "going on after step 20"));
-    assert_true(same_history(in("whole/history.csv"), in("third/history.csv")));
-    drop(&o);
+    static const struct {
+        const char *every;
+        int first;
+    } cases[] = {{"--evaluate-every 4 --log-every 1", 12},
+                 {"--evaluate-every 50 --log-every 1", 12},
+                 {"--evaluate-every 4 --log-every 5", 13},
+                 {"--evaluate-every 7 --log-every 5", 15},
+                 {"--evaluate-every 3 --log-every 5", 12}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "--steps 20 instead of the checkpoint's %d", cases[i].first);
+        outcome o = run(ENDLESS "%s --steps 20 --out whole", cases[i].every);
+        assert_int_equal(o.code, 0);
+        drop(&o);
+        o = run(ENDLESS "%s --steps %d --out first", cases[i].every, cases[i].first);
+        assert_int_equal(o.code, 0);
+        drop(&o);
+        history h = read_history(in("first/history.csv"));
+        assert_true(cell(&h, h.n_rows - 1, "step") == cases[i].first && cell(&h, h.n_rows - 1, "relative_l2") > 0);
+        drop_history(&h);
+        expect(0, expected, SHORT "--resume first/checkpoint.safetensors --steps 20 --checkpoint-every 5 --out second");
+        assert_same_run("whole", "second");
+    }
+}
+
+/*
+ * A run whose network is at its best where its first part ended, which a run that never ended there does not look at. Six
+ * times the rate from there on, and the network only gets worse.
+ */
+static void last_parameters_are_no_candidates(void **state)
+{
+    (void)state;
+    done(ENDLESS "--steps 5 --out first");
+    expect(0, "--lr", SHORT "--resume first/checkpoint.safetensors --steps 9 --lr 10 --out second");
+    json_t *m = read_metrics(in("second/metrics.json"));
+    assert_true(metric(m, "best_step") == 9 && metric(m, "relative_l2") == metric(m, "relative_l2_final"));
+    json_decref(m);
+}
+
+/* A run that is done is left as it was, in place and elsewhere. */
+static void nothing_left_to_do(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {SHORT "--resume run/checkpoint.safetensors --out other",
+                                        SHORT "--resume run/checkpoint.safetensors --steps 23 --out run",
+                                        SHORT "--resume other/checkpoint.safetensors"}; /* into other */
+    done(SHORT "--steps 23 --log-every 4 --out run");
+    done(SHORT "--steps 23 --log-every 4 --out first");
+    for (int i = 0; i < 3; i++) {
+        outcome o = run("%s", lines[i]);
+        assert_int_equal(o.code, 0);
+        assert_non_null(strstr(o.out, "going on after step 23"));
+        assert_null(strstr(o.out, "nan"));
+        assert_string_equal(o.err, "");
+        drop(&o);
+        assert_same_run("first", i == 1 ? "run" : "other");
+    }
+    assert_false(exists(in("suture-pinn-burgers")));
 }
 
 /* Wait until the checkpoint has been replaced twice: the run is under way. */
@@ -113,7 +164,7 @@ static void finish_and_compare(long steps)
 static void killed(void **state)
 {
     (void)state;
-    const pid_t process = start(ENDLESS "--steps 1000000 --out cut");
+    const pid_t process = start(&(limits){0}, ENDLESS "--steps 1000000 --out cut");
     wait_for_checkpoints(process, in("cut/checkpoint.safetensors"));
     kill(process, SIGKILL);
     outcome o = finish(process);
@@ -126,7 +177,7 @@ static void killed(void **state)
 static void interrupted(void **state)
 {
     (void)state;
-    const pid_t process = start(ENDLESS "--steps 1000000 --out cut");
+    const pid_t process = start(&(limits){0}, ENDLESS "--steps 1000000 --out cut");
     wait_for_checkpoints(process, in("cut/checkpoint.safetensors"));
     kill(process, SIGINT);
     outcome o = finish(process);
@@ -142,6 +193,26 @@ static void interrupted(void **state)
     json_decref(m);
     assert_int_equal(last_step(in("cut/history.csv")), step); /* every row is on the disk */
     finish_and_compare(step + 20);
+}
+
+/* A terminal that goes away ends a run like Ctrl-C, unless nohup said otherwise. */
+static void hung_up(void **state)
+{
+    (void)state;
+    pid_t process = start(&(limits){0}, ENDLESS "--steps 1000000 --out cut");
+    wait_for_checkpoints(process, in("cut/checkpoint.safetensors"));
+    kill(process, SIGHUP);
+    outcome o = finish(process);
+    assert_int_equal(o.code, 128 + SIGHUP);
+    assert_non_null(strstr(o.out, "interrupted after step"));
+    drop(&o);
+    process = start(&(limits){.no_hangup = true}, ENDLESS "--steps 1000000 --out held");
+    wait_for_checkpoints(process, in("held/checkpoint.safetensors"));
+    kill(process, SIGHUP);
+    kill(process, SIGTERM);
+    o = finish(process);
+    assert_int_equal(o.code, 128 + SIGTERM);
+    drop(&o);
 }
 
 static void damaged_and_foreign_files(void **state)
@@ -170,53 +241,15 @@ static void damaged_and_foreign_files(void **state)
     expect(1, "not a checkpoint of suture-pinn", line);
     expect(1, NULL, SHORT "--resume run --out run"); /* a directory */
 
-    static const char *const fixed[] = {"--seed 1", "--dtype f64", "--losses 3", "--optimizer sgd"};
-    for (int i = 0; i < 4; i++) {
-        char text[256];
-        snprintf(text, sizeof text, SHORT "--resume run/checkpoint.safetensors --out run %s", fixed[i]);
-        expect(2, "which cannot be changed", text);
-    }
+    char *const method = strstr(good + 8, "\\\"surgery\\\":\\\"config"); /* in the header: the user made no mistake */
+    assert_non_null(method);
+    method[14] = 'k';
+    write_bytes(in("bad"), good, size);
+    expect(1, "--resume bad: a damaged checkpoint", line);
+    method[14] = 'c';
     write_bytes(in("good"), good, size);
     assert_true(same_file(in("good"), in("run/checkpoint.safetensors"))); /* no refusal touched the run */
     free(good);
-}
-
-/* Files that cannot grow, as on a full disk. A checkpoint takes 0.17 MB, solution.csv more than 1 MB. */
-static void full_disk(void **state)
-{
-    (void)state;
-    outcome o = run_limited(&(limits){.file_size = 50000}, SHORT "--steps 20 --out full");
-    assert_int_equal(o.code, 1);
-    assert_non_null(strstr(o.err, "checkpoint.safetensors"));
-    assert_false(exists(in("full/checkpoint.safetensors")));
-    drop(&o);
-
-    done(SHORT "--steps 20 --time-limit 0 --out run");
-    size_t size = 0;
-    char *const before = contents(in("run/checkpoint.safetensors"), &size);
-    assert_non_null(before);
-    o = run_limited(&(limits){.file_size = 50000}, SHORT "--resume run/checkpoint.safetensors --out run");
-    assert_int_equal(o.code, 1);
-    drop(&o);
-    write_bytes(in("before"), before, size);
-    free(before);
-    assert_true(same_file(in("before"), in("run/checkpoint.safetensors")));
-    done(SHORT "--resume run/checkpoint.safetensors --out run");
-    done(SHORT "--steps 20 --out whole");
-    assert_same_run("whole", "run");
-
-    o = run_limited(&(limits){.file_size = 600000}, SHORT "--steps 2 --out results");
-    assert_int_equal(o.code, 1);
-    assert_non_null(strstr(o.err, "solution.csv"));
-    assert_true(exists(in("results/checkpoint.safetensors")));
-    assert_false(exists(in("results/solution.csv")));
-    drop(&o);
-    if (exists("/dev/full")) {
-        o = run_limited(&(limits){.stdout_to = "/dev/full"}, SHORT "--steps 2 --json --out results");
-        assert_int_equal(o.code, 1);
-        assert_non_null(strstr(o.err, "standard output"));
-        drop(&o);
-    }
 }
 
 static void loss_that_is_not_finite(void **state)
@@ -235,10 +268,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(many_short_pieces, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(further_and_elsewhere, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(last_parameters_are_no_candidates, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(nothing_left_to_do, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(killed, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(interrupted, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(damaged_and_foreign_files, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(full_disk, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(hung_up, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(loss_that_is_not_finite, enter_directory, leave_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,16 +138,21 @@ static void pictures(void **state)
 {
     (void)state;
     static const char *const names[] = {"solution", "reference", "error", "losses", "conflicts"};
-    outcome o = run_limited(&(limits){.no_path = true}, SHORT "--steps 5 --out run");
+    outcome o = run_limited(&(limits){.path = "/nonexistent"}, SHORT "--steps 5 --out run");
     assert_int_equal(o.code, 0);
     assert_non_null(strstr(o.out, "no pictures: gnuplot"));
     assert_false(exists(in("run/solution.png")));
+    drop(&o);
+    o = run_limited(&(limits){.path = "/nonexistent"}, "plot run"); /* where they were asked for it is one */
+    assert_int_equal(o.code, 1);
+    assert_non_null(strstr(o.err, "plot: gnuplot: No such file or directory; install gnuplot"));
     drop(&o);
     if (system("gnuplot --version >/dev/null 2>&1") != 0)
         return;
     o = run("plot run");
     if (o.code)
         fail_msg("plot: %s", o.err);
+    assert_string_equal(o.err, "");
     for (int i = 0; i < 5; i++) {
         char path[64];
         snprintf(path, sizeof path, "run/%s.png", names[i]);

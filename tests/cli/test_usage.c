@@ -14,6 +14,8 @@ static void words(void **state)
     expect(2, "'two' is one word too many", "burgers two");
     expect(2, "which directory?", "plot");
     expect(1, "nowhere/metrics.json", "plot nowhere");
+    expect(2, "list takes no options; --steps is one of a run", "list --steps 3");
+    expect(2, "plot takes no options; --out is one of a run", "plot run --out run");
 }
 
 static void options(void **state)
@@ -41,6 +43,12 @@ static void values(void **state)
     expect(2, "--lr nan: a number of at least 0", "burgers --lr nan");
     expect(2, "--lr 0: the rate at the start must be above 0", "burgers --lr 0");
     expect(2, "--rho-m 2: a number from 0 to 1", "burgers --rho-m 2");
+    expect(2, "--conflict-tol 1: a number from 0 to 0.999999", "burgers --conflict-tol 1");
+    expect(2, "--time-limit -1: a number of at least 0", "burgers --time-limit -1");
+    expect(2, "--target-loss inf: a number of at least 0", "burgers --target-loss inf");
+    expect(2, "--patience 0: a whole number from 1", "burgers --patience 0");
+    expect(2, "--threads 1025: a whole number from 1 to 1024", "burgers --threads 1025");
+    expect(2, "--points 10000001: a whole number from 1 to 10000000", "burgers --points 10000001");
     expect(2, "--warmup 5: it must be shorter", "burgers --steps 5 --warmup 5");
     expect(2, "--set beta1: NAME=VALUE", "burgers --set beta1");
     expect(2, "--set beta1=1.5: the value must be in [0, 1)", "burgers --set beta1=1.5");
@@ -70,14 +78,68 @@ static void help_and_list(void **state)
     drop(&version);
 }
 
-/* Directories that cannot be made. The tests may run as root, to whom permissions do not apply. */
-static void unwritable_directories(void **state)
+/* Every option with a value says what it is without one; presets are spelt out. */
+static void defaults_in_help(void **state)
 {
     (void)state;
-    write_bytes(in("file"), "x", 1);
-    expect(1, "--out file/run: Not a directory", "burgers --steps 1 --out file/run");
-    expect(1, "--out file: not a directory", "burgers --steps 1 --out file");
-    expect(1, "--out /proc/no", "burgers --steps 1 --out /proc/no/where");
+    outcome help = run("--help"), list = run("list");
+    int n = 0;
+    for (char *line = strstr(help.out, "\n  --"); line; line = strstr(line, "\n  --")) {
+        line += 3;
+        const int length = (int)strcspn(line, "\n"), name = (int)strcspn(line, " ");
+        char text[256];
+        snprintf(text, sizeof text, "%.*s", length, line);
+        const bool has_value = line[name + 1] != ' ';
+        const bool needs_none = !strncmp(text, "--set ", 6) || !strncmp(text, "--resume ", 9);
+        if ((strstr(text, "default") != NULL) != (has_value && !needs_none))
+            fail_msg("--help: %s", text);
+        n++;
+    }
+    assert_int_equal(n, 32);
+    assert_non_null(strstr(help.out, "--optimizer NAME") && strstr(help.out, "(default: adam)"));
+    assert_non_null(strstr(list.out, "paper: 30000 steps of 10000 points, rate 0.001 to 0.0001; quick: 6000 steps"));
+    drop(&help);
+    drop(&list);
+}
+
+/* A test suite is run on another instruction set by the environment; the command line has the last word. */
+static void instruction_set(void **state)
+{
+    (void)state;
+    outcome o = run_limited(&(limits){.isa = "baseline"}, "burgers --points 50 --steps 1 --no-plots --out run");
+    assert_int_equal(o.code, 0);
+    assert_non_null(strstr(o.out, "baseline kernels"));
+    drop(&o);
+    o = run_limited(&(limits){.isa = "mmx"}, "burgers --points 50 --steps 1 --no-plots --out run --isa baseline");
+    assert_int_equal(o.code, 0);
+    drop(&o);
+    o = run_limited(&(limits){.isa = "mmx"}, "burgers --points 50 --steps 1 --no-plots --out run");
+    assert_int_equal(o.code, 2);
+    assert_non_null(strstr(o.err, "SUTURE_ISA in the environment, as --isa: there is no 'mmx'"));
+    drop(&o);
+}
+
+/* OpenBLAS on a kernel that does not suit the processor: once through the library's log, and in the header with the remedy. */
+static void slow_blas(void **state)
+{
+    (void)state;
+    outcome o = run_limited(&(limits){.blas_kernel = "Prescott"}, "version");
+    const bool slow = strstr(o.out, "avx") && strstr(o.out, "kernel Prescott"); /* else OpenBLAS did not obey */
+    assert_int_equal(o.code, 0);
+    if (slow)
+        assert_int_equal(count_of(o.out, "OPENBLAS_CORETYPE"), 1);
+    drop(&o);
+    o = run_limited(&(limits){.blas_kernel = "Prescott"}, "burgers --points 50 --steps 1 --no-plots --out run");
+    assert_int_equal(o.code, 0);
+    if (slow) {
+        assert_int_equal(count_of(o.err, "OPENBLAS_CORETYPE"), 1);
+        assert_int_equal(count_of(o.out, "OPENBLAS_CORETYPE"), 1);
+        assert_non_null(
+            strstr(o.out, "kernels; OpenBLAS kernel Prescott, slow on this processor: set OPENBLAS_CORETYPE="));
+    }
+    drop(&o);
+    if (!slow)
+        skip();
 }
 
 int main(void)
@@ -87,7 +149,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(options, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(values, enter_directory, leave_directory),
         cmocka_unit_test_setup_teardown(help_and_list, enter_directory, leave_directory),
-        cmocka_unit_test_setup_teardown(unwritable_directories, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(defaults_in_help, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(instruction_set, enter_directory, leave_directory),
+        cmocka_unit_test_setup_teardown(slow_blas, enter_directory, leave_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,16 +90,14 @@ static sut_optimizer_config changed_settings(void)
 typedef struct range {
     size_t begin, end;
 } range;
-#define MEMBER(m)                                                                                       \
-    {                                                                                                   \
-        offsetof(sut_optimizer_config, m), offsetof(sut_optimizer_config, m) + sizeof config_of_types.m \
+#define MEMBER(m)                                                                                                      \
+    {                                                                                                                  \
+        offsetof(sut_optimizer_config, m), offsetof(sut_optimizer_config, m) + sizeof((sut_optimizer_config *)NULL)->m \
     }
 #define PADDING_AFTER(m)                                                             \
     {                                                                                \
         offsetof(sut_optimizer_config, m) + 4, offsetof(sut_optimizer_config, m) + 8 \
     }
-
-static sut_optimizer_config config_of_types; /* for sizeof only */
 
 /* What is no setting: sizes, what is compared instead of restored, what the caller lends. */
 static const range no_settings[] = {
