@@ -112,20 +112,20 @@ static int64_t find_tensor(const sut_layout *layout, int64_t chunk)
     {                                                                                           \
         const sut_step_pass *const pass = w->pass;                                              \
         const sut_rule_setting *const setting = pass->tensors[tensor].setting;                  \
-        sut_chunk_##real c = {                                                                  \
-            .pass = pass,                                                                       \
-            .tensor = &pass->tensors[tensor],                                                   \
-            .kernels = sut_select_##real(setting->rule, setting->flags),                        \
-            .constants = sizeof(real) == 4 ? setting->f32 : setting->f64,                       \
-            .tensor_index = tensor,                                                             \
-            .offset = offset,                                                                   \
-            .count = count,                                                                     \
-            .row_dtype = w->layout->dtype[tensor],                                              \
-            .own = w->layout->dtype[tensor] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32,   \
-            .lanes = lanes,                                                                     \
-            .row_buffer = buffer,                                                               \
-            .wide = pass->strict,                                                               \
-        };                                                                                      \
+        sut_chunk_##real c; /* field by field: `row` is long */                                 \
+        c.pass = pass;                                                                          \
+        c.tensor = &pass->tensors[tensor];                                                      \
+        c.kernels = sut_select_##real(setting->rule, setting->flags);                           \
+        c.constants = sizeof(real) == 4 ? setting->f32 : setting->f64;                          \
+        c.tensor_index = tensor;                                                                \
+        c.offset = offset;                                                                      \
+        c.count = count;                                                                        \
+        c.row_dtype = w->layout->dtype[tensor];                                                 \
+        c.own = w->layout->dtype[tensor] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;      \
+        c.lanes = lanes;                                                                        \
+        c.row_buffer = buffer;                                                                  \
+        c.wide = pass->strict;                                                                  \
+        c.n_rows = 0;                                                                           \
         for (int i = 0; i < pass->rows.m; ++i)                                                  \
             if (pass->rows.data[(int64_t)i * w->layout->n_tensors + tensor])                    \
                 c.row[c.n_rows++] = i;                                                          \

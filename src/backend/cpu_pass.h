@@ -232,8 +232,7 @@ static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const
     if (pass->want_metric && !euclidean && ratio == 1 && scale == 1 && SUT_T(few)(c)) {
         double *to[2 + 3 + 6];
         SUT_T(proposal_lanes)(c, to);
-        const SUT_REAL *in[6] = {u, d, inverse};
-        memcpy(in + 3, g, (size_t)m * sizeof *g);
+        const SUT_REAL *const in[6] = {u, d, inverse, g[0], g[1], g[m - 1]};
         (m == 2 ? SUT_KIND(sut_proposal_sums_2) : SUT_KIND(sut_proposal_sums_3))(in, n, 0, to);
         return;
     }
@@ -268,7 +267,9 @@ static void SUT_T(update_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const S
     const int m = c->pass->rows.m;
     const SUT_REAL ratio = (SUT_REAL)(c->tensor->ratio * c->pass->u_scale);
     SUT_REAL u_buffer[SUT_BLOCK], p_buffer[SUT_BLOCK];
-    const SUT_REAL *in[5] = {SUT_T(scaled)(u, ratio, n, u_buffer), SUT_T(scaled)(p, ratio, n, p_buffer)};
+    const SUT_REAL *in[5];
+    in[0] = SUT_T(scaled)(u, ratio, n, u_buffer);
+    in[1] = SUT_T(scaled)(p, ratio, n, p_buffer);
     double *to[3 + 3];
     SUT_T(update_lanes)(c, to);
     if (SUT_T(few)(c)) {
@@ -415,8 +416,12 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
     if (few)
         SUT_T(proposal_lanes)(c, to);
 
-    for (int64_t start = 0; start < c->count; start += SUT_BLOCK) {
-        const int64_t n = c->count - start < SUT_BLOCK ? c->count - start : SUT_BLOCK;
+    /* One loss and nothing to sum: nothing goes through a block's scratch, and one call does the chunk. */
+    const bool whole = pass->kind == SUT_PASS_FUSED && pass->direct && moving && !pass->want_sums && !converted &&
+                       c->row_dtype == c->own && !(tensor->setting->flags & SUT_RULE_COUPLED);
+    const int64_t block = whole ? SUT_CHUNK : SUT_BLOCK;
+    for (int64_t start = 0; start < c->count; start += block) {
+        const int64_t n = c->count - start < block ? c->count - start : block;
         const int64_t offset = c->offset + start;
         if (pass->prefetch && converted && needs_rows && start + n < c->count)
             for (int r = 0; r < c->n_rows; ++r) /* the loops fetch what they read in place */
@@ -425,17 +430,20 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
 
         if (needs_rows)
             SUT_T(load_rows)(c, offset, n, g);
-        SUT_T(block) b = {.n = n,
-                          .constants = c->constants,
-                          .a = a,
-                          .u = u,
-                          .d = d,
-                          .r = r,
-                          .p = p,
-                          .chi = sum,
-                          .ahead = pass->prefetch && !converted && writes ? SUT_AHEAD : 0,
-                          .g = g,
-                          .n_rows = needs_rows ? c->n_rows : 0};
+        SUT_T(block) b; /* field by field: small tensors feel the clearing of a struct */
+        b.n = n;
+        b.constants = c->constants;
+        b.a = a;
+        b.u = u;
+        b.d = d;
+        b.r = r;
+        b.p = p;
+        b.chi = sum;
+        b.ahead = pass->prefetch && !converted && writes ? SUT_AHEAD : 0;
+        b.g = g;
+        b.n_rows = needs_rows ? c->n_rows : 0;
+        b.lanes = to;
+        b.state[0] = b.state[1] = b.state[2] = NULL;
         for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot) {
             if (!tensor->state[slot])
                 continue;
@@ -489,7 +497,6 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
             break;
         case SUT_PASS_PROPOSE:
             if (few) {
-                b.lanes = to;
                 kernels->propose_few[c->n_rows - 2](&b);
                 break;
             }
@@ -530,7 +537,9 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
 static void SUT_T(gram_chunk)(const sut_rows *rows, const sut_layout *layout, int64_t tensor, int64_t offset,
                               int64_t count, bool wide, int64_t ahead, double (*lanes)[SUT_LANES], SUT_REAL *row_buffer)
 {
-    const SUT_T(chunk) kind = {.wide = wide}, *const c = &kind;
+    const struct {
+        bool wide;
+    } kind = {wide}, *const c = &kind; /* for SUT_KIND */
     const sut_dtype dtype = layout->dtype[tensor];
     const void *data[SUT_MAX_LOSSES];
     int row[SUT_MAX_LOSSES], n_rows = 0;

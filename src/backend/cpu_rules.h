@@ -130,21 +130,22 @@ typedef struct SUT_T(kernels) {
 
 /* The aligned update of one element. The sum num + chi is taken in double and rounded once: where they cancel, p keeps its
  * digits. */
-#define SUT_CHI_BODY(rule, ON, DEFERRED, REALIGN, U, P)                                    \
-    SUT_LOAD                                                                               \
-    SUT_TERMS(rule)                                                                        \
-    const SUT_REAL chi = (SUT_REAL)chis[k];                                                \
-    const SUT_REAL p = t.base + (SUT_REAL)((double)t.num + chis[k]) * SUT_T(inverse)(t.D); \
-    theta[k] = theta[k] - c.lr * p;                                                        \
-    P = p;                                                                                 \
-    U = SUT_U;                                                                             \
-    if (DEFERRED)                                                                          \
-        SUT_T(rule##_update)(&c, F, s, g);                                                 \
-    if (ON) {                                                                              \
-        REALIGN(rule)                                                                      \
-    }                                                                                      \
-    if (DEFERRED || ON) {                                                                  \
-        SUT_STORE                                                                          \
+#define SUT_CHI_BODY(rule, ON, DEFERRED, REALIGN, U, P)     \
+    SUT_LOAD                                                \
+    SUT_TERMS(rule)                                         \
+    const SUT_REAL q = (SUT_REAL)((double)t.num + chis[k]); \
+    const SUT_REAL chi = q - t.num;                         \
+    const SUT_REAL p = t.base + q * SUT_T(inverse)(t.D);    \
+    theta[k] = theta[k] - c.lr * p;                         \
+    P = p;                                                  \
+    U = SUT_U;                                              \
+    if (DEFERRED)                                           \
+        SUT_T(rule##_update)(&c, F, s, g);                  \
+    if (ON) {                                               \
+        REALIGN(rule)                                       \
+    }                                                       \
+    if (DEFERRED || ON) {                                   \
+        SUT_STORE                                           \
     }
 
 /* `G_LATER`: whether the terms need the gradient once the state is updated. */
