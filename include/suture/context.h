@@ -133,14 +133,29 @@ static inline void sut_capabilities_init(sut_capability_report *report)
     report->struct_size = sizeof *report;
 }
 
+/** One setting of a method by name: a member of sut_hyper or sut_surgery_config, its default and its range. */
+typedef struct sut_parameter_info {
+    const char *name; /**< "beta1"; static */
+    int is_flag;      /**< 1: an int that is 0 or 1 */
+    double default_value, minimum, maximum;
+    int minimum_open, maximum_open; /**< 1: the end point itself is not allowed (an infinite one never is) */
+    int is_integer;                 /**< 1: an int (flags and choices too); 0: a double */
+    int is_array;               /**< 1: a pointer to numbers of the caller; to be set in the struct itself, no range */
+    const char *const *choices; /**< names of the values 0, 1, ..., NULL after the last; NULL: not a choice. Static. */
+} sut_parameter_info;
+
 /** "f32", "f64", "bf16", "f16"; NULL for an unknown value. Static memory. */
 SUT_API const char *sut_dtype_name(sut_dtype dtype);
+/** The value of that name; SUT_ERROR_INVALID_ARGUMENT for an unknown one (the output unchanged). Likewise below. */
+SUT_API sut_status sut_dtype_from_name(const char *name, sut_dtype *dtype_out);
 /** Bytes of one element; 0 for an unknown value. */
 SUT_API size_t sut_dtype_size(sut_dtype dtype);
 /** "cpu", "cuda", "auto"; NULL for an unknown value. */
 SUT_API const char *sut_backend_name(sut_backend backend);
+SUT_API sut_status sut_backend_from_name(const char *name, sut_backend *backend_out);
 /** "baseline", "avx2", "avx512", "auto"; NULL for an unknown value. */
 SUT_API const char *sut_isa_name(sut_isa isa);
+SUT_API sut_status sut_isa_from_name(const char *name, sut_isa *isa_out);
 
 #ifdef __cplusplus
 }

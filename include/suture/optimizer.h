@@ -38,7 +38,8 @@ typedef enum sut_optimizer_method {
 
 /**
  * Hyper-parameters of one parameter group. Which ones a method reads, their defaults and ranges:
- * sut_optimizer_parameter(). Setting one that the method does not read has no effect.
+ * sut_optimizer_parameter(). Setting one that the method does not read has no effect. In a group with f32, bf16 or f16
+ * tensors none may exceed FLT_MAX.
  */
 typedef struct sut_hyper {
     double lr; /**< >= 0; theta <- theta - lr p */
@@ -237,6 +238,20 @@ SUT_API sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *
 SUT_API sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, const void *const *p,
                                        sut_report *report);
 
+/** The context that the optimizer was created from (its error text tells why a call failed); NULL for NULL. */
+SUT_API sut_context *sut_optimizer_context(const sut_optimizer *opt);
+/**
+ * Every setting as it is now, after loads and changes: method, n_losses, surgery, alignment, schedule, ... with `hyper` that of
+ * group 0, `n_groups` and `n_tensors`; the groups themselves: sut_optimizer_get_hyper(), tensors: sut_optimizer_get_tensor().
+ * The pointers `tensors`, `groups` and `loss_names` are NULL; those inside `surgery` are the ones that were given.
+ * @param config_out  Initialised by sut_optimizer_config_init(), with any method.
+ */
+SUT_API sut_status sut_optimizer_get_config(const sut_optimizer *opt, sut_optimizer_config *config_out);
+/** Tensor `tensor` (0 .. n_tensors - 1) as it was given; `name` is lent and never NULL. */
+SUT_API sut_status sut_optimizer_get_tensor(const sut_optimizer *opt, int64_t tensor, sut_tensor *tensor_out);
+/** The rate that a group will use in the coming step, schedule included. */
+SUT_API sut_status sut_optimizer_get_lr(const sut_optimizer *opt, int group, double *lr_out);
+
 /** Steps done. */
 SUT_API int64_t sut_optimizer_steps(const sut_optimizer *opt);
 /** Steps done by one tensor (steps in which at least one loss gave it a gradient); -1 for a bad index. */
@@ -272,14 +287,6 @@ SUT_API const char *sut_optimizer_state_name(const sut_optimizer *opt, int index
 /** Bytes of state that the optimizer holds (master copies included), and bytes of everything else it allocated. */
 SUT_API sut_status sut_optimizer_memory(const sut_optimizer *opt, size_t *state_out, size_t *workspace_out);
 
-/** One hyper-parameter of a method: what sut_hyper member it is, its default and its range. */
-typedef struct sut_parameter_info {
-    const char *name; /**< "beta1"; static */
-    int is_flag;      /**< 1: an int that is 0 or 1 */
-    double default_value, minimum, maximum;
-    int minimum_open, maximum_open; /**< 1: the end point itself is not allowed */
-} sut_parameter_info;
-
 /**
  * Parameter `index` (0, 1, ...) of a method.
  * @return SUT_ERROR_OUT_OF_RANGE past the last one.
@@ -295,6 +302,12 @@ SUT_API sut_status sut_hyper_init(sut_hyper *hyper, sut_optimizer_method method)
 /** "sgd", "adamw", ...; NULL for an unknown value. */
 SUT_API const char *sut_optimizer_method_name(sut_optimizer_method method);
 SUT_API sut_status sut_optimizer_method_from_name(const char *name, sut_optimizer_method *method_out);
+/** "none", "gua"; NULL for an unknown value. */
+SUT_API const char *sut_align_name(sut_align align);
+SUT_API sut_status sut_align_from_name(const char *name, sut_align *align_out);
+/** "natural", "euclidean"; NULL for an unknown value. */
+SUT_API const char *sut_metric_name(sut_metric metric);
+SUT_API sut_status sut_metric_from_name(const char *name, sut_metric *metric_out);
 
 #ifdef __cplusplus
 }

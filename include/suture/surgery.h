@@ -171,6 +171,20 @@ SUT_API sut_status sut_surgery_direction(sut_context *ctx, const sut_surgery_con
 SUT_API sut_status sut_surgery_weights(sut_context *ctx, const sut_surgery_config *config, const double *gram, int m,
                                        const double *losses, uint64_t counter, sut_surgery_report *report);
 
+/**
+ * Option `index` (0, 1, ...) of those that a method reads: name, default, range, names of choices. In sut_parameter_info
+ * `config_row` has the range of any m; it must be below the m of the call, too.
+ * @return SUT_OK; SUT_ERROR_OUT_OF_RANGE past the last one; SUT_ERROR_INVALID_ARGUMENT for NULL or an unknown method.
+ */
+SUT_API sut_status sut_surgery_option(sut_surgery_method method, int index, sut_parameter_info *info_out);
+/**
+ * Set an option by name; choices by their number. `config` was filled in by sut_surgery_config_init().
+ * @return SUT_OK; SUT_ERROR_INVALID_ARGUMENT for a name that config->method does not read, or an array;
+ *         SUT_ERROR_OUT_OF_RANGE for a value outside its range or not whole, with `config` unchanged.
+ */
+SUT_API sut_status sut_surgery_config_set(sut_surgery_config *config, const char *name, double value);
+SUT_API sut_status sut_surgery_config_get(const sut_surgery_config *config, const char *name, double *value_out);
+
 /** Name as used in files, Python and on the command line ("aligned_mtl"); NULL for an unknown value. */
 SUT_API const char *sut_surgery_method_name(sut_surgery_method method);
 /** The method of that name; SUT_ERROR_INVALID_ARGUMENT for an unknown one (`*method_out` unchanged). */

@@ -229,26 +229,64 @@ sut_status sut_capabilities(sut_capability_report *report)
     return SUT_OK;
 }
 
+static const char *const dtype_names[] = {"f32", "f64", "bf16", "f16"};
+static const char *const backend_names[] = {"auto", "cpu", "cuda"};
+static const char *const isa_names[] = {"auto", "baseline", "avx2", "avx512"};
+#define COUNT(names) ((int)(sizeof(names) / sizeof *(names)))
+
+/* Index of `name` in a table, or -1. */
+static int find_name(const char *name, const char *const *names, int count)
+{
+    for (int k = 0; name && k < count; ++k)
+        if (!strcmp(name, names[k]))
+            return k;
+    return -1;
+}
+
 const char *sut_dtype_name(sut_dtype dtype)
 {
-    static const char *const names[] = {"f32", "f64", "bf16", "f16"};
-    return (unsigned)dtype < 4 ? names[dtype] : NULL;
+    return (int)dtype >= 0 && (int)dtype < COUNT(dtype_names) ? dtype_names[dtype] : NULL;
+}
+
+sut_status sut_dtype_from_name(const char *name, sut_dtype *dtype_out)
+{
+    const int k = find_name(name, dtype_names, COUNT(dtype_names));
+    if (k < 0 || !dtype_out)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    *dtype_out = (sut_dtype)k;
+    return SUT_OK;
 }
 
 size_t sut_dtype_size(sut_dtype dtype)
 {
     static const size_t sizes[] = {4, 8, 2, 2};
-    return (unsigned)dtype < 4 ? sizes[dtype] : 0;
+    return sut_dtype_name(dtype) ? sizes[dtype] : 0;
 }
 
 const char *sut_backend_name(sut_backend backend)
 {
-    static const char *const names[] = {"auto", "cpu", "cuda"};
-    return (unsigned)backend < 3 ? names[backend] : NULL;
+    return (int)backend >= 0 && (int)backend < COUNT(backend_names) ? backend_names[backend] : NULL;
+}
+
+sut_status sut_backend_from_name(const char *name, sut_backend *backend_out)
+{
+    const int k = find_name(name, backend_names, COUNT(backend_names));
+    if (k < 0 || !backend_out)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    *backend_out = (sut_backend)k;
+    return SUT_OK;
 }
 
 const char *sut_isa_name(sut_isa isa)
 {
-    static const char *const names[] = {"auto", "baseline", "avx2", "avx512"};
-    return (unsigned)isa < 4 ? names[isa] : NULL;
+    return (int)isa >= 0 && (int)isa < COUNT(isa_names) ? isa_names[isa] : NULL;
+}
+
+sut_status sut_isa_from_name(const char *name, sut_isa *isa_out)
+{
+    const int k = find_name(name, isa_names, COUNT(isa_names));
+    if (k < 0 || !isa_out)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    *isa_out = (sut_isa)k;
+    return SUT_OK;
 }

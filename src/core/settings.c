@@ -133,14 +133,12 @@ typedef struct setting {
 
 static const char *align_name(int value)
 {
-    static const char *const names[] = {"none", "gua"};
-    return (unsigned)value < 2 ? names[value] : NULL;
+    return sut_align_name((sut_align)value);
 }
 
 static const char *metric_name(int value)
 {
-    static const char *const names[] = {"natural", "euclidean"};
-    return (unsigned)value < 2 ? names[value] : NULL;
+    return sut_metric_name((sut_metric)value);
 }
 
 static const char *schedule_name(int value)

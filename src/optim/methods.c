@@ -5,14 +5,15 @@
 
 #include "optim/rules/prelude.h"
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 /* {name, offset, is_flag, default, minimum, maximum, minimum_open, maximum_open} */
-#define REAL_FROM(field, value, minimum)                                                  \
-    {                                                                                     \
+#define REAL_FROM(field, value, minimum)                                                 \
+    {                                                                                    \
 #field, offsetof(sut_hyper, field), false, value, minimum, HUGE_VAL, false, true \
     }
 #define REAL_BELOW_ONE(field, value)                                        \
@@ -152,6 +153,46 @@ sut_status sut_optimizer_method_from_name(const char *name, sut_optimizer_method
     return SUT_ERROR_INVALID_ARGUMENT;
 }
 
+static const char *const align_names[] = {"none", "gua"};
+static const char *const metric_names[] = {"natural", "euclidean"};
+
+/* Index of `name` in a table of two, or -1. */
+static int find_name(const char *name, const char *const names[2])
+{
+    for (int k = 0; name && k < 2; ++k)
+        if (!strcmp(name, names[k]))
+            return k;
+    return -1;
+}
+
+const char *sut_align_name(sut_align align)
+{
+    return (unsigned)align < 2 ? align_names[align] : NULL;
+}
+
+sut_status sut_align_from_name(const char *name, sut_align *align_out)
+{
+    const int k = find_name(name, align_names);
+    if (k < 0 || !align_out)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    *align_out = (sut_align)k;
+    return SUT_OK;
+}
+
+const char *sut_metric_name(sut_metric metric)
+{
+    return (unsigned)metric < 2 ? metric_names[metric] : NULL;
+}
+
+sut_status sut_metric_from_name(const char *name, sut_metric *metric_out)
+{
+    const int k = find_name(name, metric_names);
+    if (k < 0 || !metric_out)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    *metric_out = (sut_metric)k;
+    return SUT_OK;
+}
+
 static double get(const sut_hyper *h, const sut_method_parameter *p)
 {
     const char *const at = (const char *)h + p->offset;
@@ -233,8 +274,14 @@ sut_status sut_optimizer_parameter(sut_optimizer_method method, int index, sut_p
         if (!row->parameter[i].name)
             return SUT_ERROR_OUT_OF_RANGE;
     const sut_method_parameter *const p = &row->parameter[index];
-    *info_out = (sut_parameter_info){p->name,    p->is_flag,      p->default_value, p->minimum,
-                                     p->maximum, p->minimum_open, p->maximum_open};
+    *info_out = (sut_parameter_info){.name = p->name,
+                                     .is_flag = p->is_flag,
+                                     .default_value = p->default_value,
+                                     .minimum = p->minimum,
+                                     .maximum = p->maximum,
+                                     .minimum_open = p->minimum_open,
+                                     .maximum_open = p->maximum_open,
+                                     .is_integer = p->is_flag};
     return SUT_OK;
 }
 
@@ -252,6 +299,15 @@ sut_status sut_hyper_check(sut_context *ctx, const sut_method_row *row, const su
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
                  "nesterov of group %d (sgd) needs momentum > 0 and dampening 0; they are %g and %g", group,
                  h->momentum, h->dampening);
+    return SUT_OK;
+}
+
+sut_status sut_hyper_check_f32(sut_context *ctx, const sut_method_row *row, const sut_hyper *h, int group)
+{
+    for (const sut_method_parameter *p = row->parameter; p->name; ++p)
+        if (get(h, p) > FLT_MAX)
+            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "%s of group %d (%s) is %g; its f32 arithmetic holds at most %g",
+                     p->name, group, row->name, get(h, p), FLT_MAX);
     return SUT_OK;
 }
 

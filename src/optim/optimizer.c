@@ -1,5 +1,5 @@
 /*
- * Optimizers: creation, settings, and looks at the state. The step itself is in step.c.
+ * Optimizers: creation and settings. The step itself is in step.c, looks at what is inside in inspect.c.
  */
 #include "optim/optimizer.h"
 
@@ -7,6 +7,7 @@
 #include "core/utf8.h"
 #include "surgery/surgery.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,34 @@ static sut_status check_settings(sut_context *ctx, const sut_optimizer_config *c
     return SUT_OK;
 }
 
+/*
+ * f32 arithmetic, that of every tensor but f64 ones, must be able to hold the settings of a group: a rate that rounds to Inf
+ * would write Inf into the parameters.
+ */
+static sut_status check_f32(const sut_optimizer *opt, int group, const sut_hyper *h, const sut_optimizer_config *c)
+{
+    bool single = false;
+    for (int64_t k = 0; k < opt->n_tensors && !single; ++k)
+        single = opt->tensor[k].group == group && opt->tensor[k].count > 0 && opt->tensor[k].dtype != SUT_DTYPE_F64;
+    if (!single)
+        return SUT_OK;
+    SUT_TRY(sut_hyper_check_f32(opt->ctx, opt->row, h, group));
+    const double grows =
+        c->use_schedule && c->schedule.final_lr > c->schedule.peak ? c->schedule.final_lr / c->schedule.peak : 1;
+    if (h->lr * grows > FLT_MAX)
+        SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE,
+                 "the schedule takes lr of group %d to %g; its f32 arithmetic holds at most %g", group, h->lr * grows,
+                 FLT_MAX);
+    return SUT_OK;
+}
+
+static sut_status check_groups_f32(const sut_optimizer *opt, const sut_optimizer_config *c)
+{
+    for (int k = 0; k < opt->n_groups; ++k)
+        SUT_TRY(check_f32(opt, k, &opt->group[k], c));
+    return SUT_OK;
+}
+
 static int by_value(const void *a, const void *b)
 {
     const uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
@@ -215,11 +244,6 @@ int64_t sut_step_find_bad_parameter(sut_context *ctx, const sut_layout *layout, 
 }
 
 /* ---- creation ---- */
-
-static bool is_low_precision(sut_dtype dtype)
-{
-    return dtype == SUT_DTYPE_BF16 || dtype == SUT_DTYPE_F16;
-}
 
 static void load_master(const sut_optimizer *opt, int64_t k)
 {
@@ -299,7 +323,7 @@ static bool make_state(sut_context *ctx, sut_optimizer *opt)
             for (int64_t k = 0; k < opt->n_tensors; ++k) {
                 const bool master = slot == SUT_MAX_SLOTS;
                 if (opt->tensor[k].count == 0 ||
-                    (master ? !is_low_precision(opt->tensor[k].dtype) : !(opt->slots >> slot & 1)))
+                    (master ? !sut_is_low_precision(opt->tensor[k].dtype) : !(opt->slots >> slot & 1)))
                     continue;
                 const size_t size = opt->tensor[k].dtype == SUT_DTYPE_F64 ? 8 : 4;
                 const size_t bytes = ((size_t)opt->tensor[k].count * size + SUT_SLOT_ALIGNMENT - 1) /
@@ -391,6 +415,7 @@ static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
     opt->layout =
         (sut_layout){(int64_t)n, opt->layout_count, opt->layout_dtype, opt->first_chunk, opt->first_chunk[n], elements};
     SUT_TRY(check_names(ctx, opt));
+    SUT_TRY(check_groups_f32(opt, &opt->config));
     SUT_TRY(check_overlaps(ctx, opt));
     opt->slots = sut_optimizer_needed_slots(opt->row, opt->group, opt->n_groups);
     if (!make_state(ctx, opt))
@@ -530,6 +555,7 @@ sut_status sut_optimizer_set_hyper(sut_optimizer *opt, int group, const sut_hype
             "with them",
             group, opt->row->slot[slot]);
     }
+    SUT_TRY(check_f32(opt, group, &wanted, &opt->config));
     opt->group[group] = wanted;
     return SUT_OK;
 }
@@ -542,7 +568,13 @@ sut_status sut_optimizer_set_lr(sut_optimizer *opt, int group, double lr)
         SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE, "group is %d; it must lie in [-1, %d]", group, opt->n_groups - 1);
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_set_lr");
     SUT_TRY(sut_check_range(opt->ctx, "lr", lr, 0, false, HUGE_VAL, false));
-    for (int k = group < 0 ? 0 : group; k <= (group < 0 ? opt->n_groups - 1 : group); ++k)
+    const int first = group < 0 ? 0 : group, last = group < 0 ? opt->n_groups - 1 : group;
+    for (int k = first; k <= last; ++k) {
+        sut_hyper wanted = opt->group[k];
+        wanted.lr = lr;
+        SUT_TRY(check_f32(opt, k, &wanted, &opt->config));
+    }
+    for (int k = first; k <= last; ++k)
         opt->group[k].lr = lr;
     return SUT_OK;
 }
@@ -557,6 +589,7 @@ sut_status sut_optimizer_set_schedule(sut_optimizer *opt, const sut_schedule *sc
     if (schedule)
         SUT_TRY(sut_read_struct(opt->ctx, "sut_schedule", &changed.schedule, sizeof changed.schedule, schedule));
     SUT_TRY(check_settings(opt->ctx, &changed));
+    SUT_TRY(check_groups_f32(opt, &changed));
     opt->config = changed;
     return SUT_OK;
 }
@@ -593,97 +626,5 @@ sut_status sut_optimizer_parameters_changed(sut_optimizer *opt)
     }
     for (int64_t k = 0; k < opt->n_tensors; ++k)
         load_master(opt, k);
-    return SUT_OK;
-}
-
-/* ---- looking inside ---- */
-
-int64_t sut_optimizer_steps(const sut_optimizer *opt)
-{
-    return opt ? opt->t : 0;
-}
-
-int64_t sut_optimizer_tensor_steps(const sut_optimizer *opt, int64_t tensor)
-{
-    return opt && tensor >= 0 && tensor < opt->n_tensors ? opt->tensor[tensor].t : -1;
-}
-
-int64_t sut_optimizer_skipped_steps(const sut_optimizer *opt)
-{
-    return opt ? opt->skipped : 0;
-}
-
-void *sut_optimizer_slot(sut_optimizer *opt, int slot, int64_t tensor)
-{
-    const sut_pass_tensor *const p = &opt->pass_tensor[tensor];
-    if (slot == SUT_MAX_SLOTS)
-        return p->theta != p->param ? p->theta : NULL;
-    return p->state[slot];
-}
-
-const char *sut_optimizer_state_name(const sut_optimizer *opt, int index)
-{
-    if (!opt || index < 0)
-        return NULL;
-    for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
-        if ((opt->slots >> slot & 1) && index-- == 0)
-            return opt->row->slot[slot];
-    bool masters = false;
-    for (int64_t k = 0; k < opt->n_tensors; ++k)
-        masters = masters || is_low_precision(opt->tensor[k].dtype);
-    if (masters && index-- == 0)
-        return "master";
-    if (opt->row->rule == SUT_RULE_NADAM && index == 0)
-        return "mu_prod";
-    return NULL;
-}
-
-sut_status sut_optimizer_state(sut_optimizer *opt, const char *slot, int64_t tensor, void **data_out,
-                               sut_dtype *dtype_out, int64_t *count_out)
-{
-    if (!opt)
-        return SUT_ERROR_INVALID_ARGUMENT;
-    if (!slot || !data_out)
-        SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "sut_optimizer_state: %s is NULL", slot ? "data_out" : "slot");
-    if (tensor < 0 || tensor >= opt->n_tensors)
-        SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE, "tensor is %lld; there are %lld tensors", (long long)tensor,
-                 (long long)opt->n_tensors);
-    sut_optimizer_tensor *const t = &opt->tensor[tensor];
-    if (opt->row->rule == SUT_RULE_NADAM && !strcmp(slot, "mu_prod")) {
-        *data_out = &t->mu_prod;
-        if (dtype_out)
-            *dtype_out = SUT_DTYPE_F64;
-        if (count_out)
-            *count_out = 1;
-        return SUT_OK;
-    }
-    for (int k = 0; k <= SUT_MAX_SLOTS; ++k) {
-        const char *const name = k == SUT_MAX_SLOTS ? "master" : opt->row->slot[k];
-        const bool exists = k == SUT_MAX_SLOTS ? is_low_precision(t->dtype) : opt->slots >> k & 1;
-        if (!name || strcmp(name, slot) != 0 || !exists)
-            continue;
-        *data_out = sut_optimizer_slot(opt, k, tensor);
-        if (dtype_out)
-            *dtype_out = t->dtype == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
-        if (count_out)
-            *count_out = t->count;
-        return SUT_OK;
-    }
-    char known[64] = "";
-    for (int index = 0; sut_optimizer_state_name(opt, index); ++index)
-        (void)snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", index ? ", " : "",
-                       sut_optimizer_state_name(opt, index));
-    SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s has no state \"%.60s\" for tensor \"%.200s\"; it has: %s",
-             opt->row->name, slot, t->name, known[0] ? known : "none");
-}
-
-sut_status sut_optimizer_memory(const sut_optimizer *opt, size_t *state_out, size_t *workspace_out)
-{
-    if (!opt)
-        return SUT_ERROR_INVALID_ARGUMENT;
-    if (state_out)
-        *state_out = opt->state_bytes;
-    if (workspace_out)
-        *workspace_out = opt->workspace_bytes + opt->ctx->scratch_size * sizeof(double);
     return SUT_OK;
 }

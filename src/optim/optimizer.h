@@ -106,11 +106,29 @@ struct sut_optimizer {
     int64_t kept_for; /* calls that still use them */
 };
 
+/* Has an f32 master copy. */
+static inline bool sut_is_low_precision(sut_dtype dtype)
+{
+    return dtype == SUT_DTYPE_BF16 || dtype == SUT_DTYPE_F16;
+}
+
+/* The rate of a group where the schedule, if there is one, says `scheduled`. */
+static inline double sut_group_rate(const sut_optimizer *opt, int group, double scheduled)
+{
+    const double lr = opt->group[group].lr;
+    if (!opt->config.use_schedule)
+        return lr;
+    return lr == opt->config.schedule.peak ? scheduled : lr * (scheduled / opt->config.schedule.peak);
+}
+
 /* Slots that the settings of all groups need together. */
 unsigned sut_optimizer_needed_slots(const sut_method_row *row, const sut_hyper *groups, int n_groups);
 
 /* Range checks of one group's settings, with everything that one setting demands of another. */
 sut_status sut_hyper_check(sut_context *ctx, const sut_method_row *row, const sut_hyper *h, int group);
+
+/* And that f32 arithmetic can hold each of them. */
+sut_status sut_hyper_check_f32(sut_context *ctx, const sut_method_row *row, const sut_hyper *h, int group);
 
 /* Constants of step t (the coming one: 1, 2, ...) in both types; advances mu_prod for NAdam. */
 void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, double lr, double *mu_prod,

@@ -47,6 +47,8 @@ void sut_cone_config_init_sized(sut_cone_config *config, size_t struct_size)
     sut_cone_config defaults;
     memset(&defaults, 0, sizeof defaults);
     defaults.struct_size = struct_size;
+    if (!config)
+        return;
     memset(config, 0, struct_size);
     memcpy(config, &defaults, struct_size < sizeof defaults ? struct_size : sizeof defaults);
 }
@@ -56,6 +58,8 @@ void sut_cone_report_init_sized(sut_cone_report *report, size_t struct_size)
     sut_cone_report empty;
     memset(&empty, 0, sizeof empty);
     empty.struct_size = struct_size;
+    if (!report)
+        return;
     memset(report, 0, struct_size);
     memcpy(report, &empty, struct_size < sizeof empty ? struct_size : sizeof empty);
 }

@@ -146,9 +146,75 @@ static void no_metric_no_step(void **state)
             }
 }
 
+/* A rate that f32 cannot hold would write Inf into the parameters: it is refused wherever it could come in. */
+static void rates_beyond_f32(void **state)
+{
+    (void)state;
+    sut_context *const ctx = step_context(1, SUT_ISA_AUTO);
+    for (int dtype = SUT_DTYPE_F32; dtype <= SUT_DTYPE_F16; ++dtype) {
+        const bool f64 = dtype == SUT_DTYPE_F64;
+        const sut_status expected = f64 ? SUT_OK : SUT_ERROR_OUT_OF_RANGE;
+        double theta[2] = {0, 0};
+        const sut_tensor tensor = {.data = theta, .dtype = (sut_dtype)dtype, .n_dims = 1, .shape = {2}};
+        sut_optimizer_config config;
+        sut_optimizer *opt, *other;
+        sut_optimizer_config_init(&config, SUT_OPTIMIZER_SGD);
+        config.tensors = &tensor;
+        config.n_tensors = 1;
+        config.hyper.lr = 1e39;
+        assert_int_equal(sut_optimizer_create(&other, ctx, &config), expected);
+        if (!f64)
+            assert_non_null(strstr(sut_context_last_error(ctx), "lr of group 0 (sgd) is 1e+39"));
+        sut_optimizer_destroy(other);
+        config.hyper.lr = 3e38;
+        assert_int_equal(sut_optimizer_create(&opt, ctx, &config), SUT_OK);
+        assert_int_equal(sut_optimizer_set_lr(opt, -1, 3.5e38), expected);
+        sut_hyper hyper = config.hyper;
+        hyper.weight_decay = 1e300;
+        assert_int_equal(sut_optimizer_set_hyper(opt, 0, &hyper), expected);
+        assert_int_equal(sut_optimizer_set_hyper(opt, 0, &config.hyper), SUT_OK);
+        sut_schedule schedule;
+        sut_schedule_init(&schedule, SUT_SCHEDULE_LINEAR);
+        schedule.total = 10;
+        schedule.peak = 1;
+        schedule.final_lr = 2; /* doubles the rate of every group */
+        assert_int_equal(sut_optimizer_set_schedule(opt, &schedule), expected);
+        if (!f64)
+            assert_non_null(strstr(sut_context_last_error(ctx), "schedule"));
+        assert_int_equal(sut_optimizer_set_lr(opt, 0, 1e38), SUT_OK);
+        assert_int_equal(sut_optimizer_set_schedule(opt, &schedule), SUT_OK);
+        assert_int_equal(sut_optimizer_set_lr(opt, 0, 2e38), expected);
+        sut_optimizer_destroy(opt);
+    }
+    /* A group of f64 tensors beside one of f32 tensors has its own limit; empty tensors have none. */
+    double a[2] = {0, 0};
+    float b[2] = {0, 0};
+    const sut_tensor tensors[3] = {{.data = a, .dtype = SUT_DTYPE_F64, .n_dims = 1, .shape = {2}, .group = 0},
+                                   {.data = b, .dtype = SUT_DTYPE_F32, .n_dims = 1, .shape = {2}, .group = 1},
+                                   {.data = NULL, .dtype = SUT_DTYPE_F32, .n_dims = 1, .shape = {0}, .group = 0}};
+    sut_optimizer_config config;
+    sut_optimizer *opt;
+    sut_optimizer_config_init(&config, SUT_OPTIMIZER_ADAM);
+    sut_hyper groups[2] = {config.hyper, config.hyper};
+    groups[0].lr = 1e100;
+    config.tensors = tensors;
+    config.n_tensors = 3;
+    config.groups = groups;
+    config.n_groups = 2;
+    assert_int_equal(sut_optimizer_create(&opt, ctx, &config), SUT_OK);
+    assert_int_equal(sut_optimizer_set_lr(opt, 1, 1e39), SUT_ERROR_OUT_OF_RANGE);
+    assert_int_equal(sut_optimizer_set_lr(opt, -1, 1e39), SUT_ERROR_OUT_OF_RANGE);
+    double lr;
+    assert_int_equal(sut_optimizer_get_lr(opt, 0, &lr), SUT_OK);
+    assert_true(lr == 1e100); /* nothing was changed */
+    assert_int_equal(sut_optimizer_set_lr(opt, 0, 1e39), SUT_OK);
+    sut_optimizer_destroy(opt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_beyond_f32),
         cmocka_unit_test(huge_gradients),
         cmocka_unit_test(conflicts_are_seen_at_every_scale),
         cmocka_unit_test(no_metric_no_step),

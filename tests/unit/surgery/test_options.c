@@ -86,6 +86,80 @@ static void the_table_covers_the_struct(void **state)
     assert_true(sizeof(sut_surgery_config) - total <= 7 * 4);
 }
 
+/* The queries by name against the struct: every number can be found, has the default of _init, and goes in and out. */
+static void queries_by_name(void **state)
+{
+    (void)state;
+    bool found[N_OPTIONS] = {false};
+    sut_parameter_info info;
+    double value = 7;
+    for (int m = 0; m < SUT_SURGERY_COUNT; ++m) {
+        const sut_surgery_method method = (sut_surgery_method)m;
+        sut_surgery_config config, kept;
+        sut_surgery_config_init(&config, method);
+        int n = 0;
+        for (; sut_surgery_option(method, n, &info) == SUT_OK; ++n) {
+            const option *o = NULL;
+            for (int k = 0; k < N_OPTIONS; ++k)
+                if (strcmp(options[k].name, info.name) == 0) {
+                    o = &options[k];
+                    found[k] = true;
+                }
+            assert_non_null(o);
+            assert_int_equal(info.is_array, o->kind == POINTER);
+            if (info.is_array) {
+                assert_int_equal(sut_surgery_config_set(&config, info.name, 1), SUT_ERROR_INVALID_ARGUMENT);
+                assert_int_equal(sut_surgery_config_get(&config, info.name, &value), SUT_ERROR_INVALID_ARGUMENT);
+                continue;
+            }
+            assert_int_equal(info.is_integer, o->kind == INTEGER);
+            assert_int_equal(sut_surgery_config_get(&config, info.name, &value), SUT_OK);
+            assert_true(value == info.default_value);
+            if (info.choices) {
+                int choices = 0;
+                while (info.choices[choices])
+                    ++choices;
+                assert_true(choices == (int)info.maximum + 1 && info.minimum == 0 && info.is_integer && !info.is_flag);
+            }
+            kept = config;
+            for (int k = 0; k < o->n_bad; ++k) {
+                if (strcmp(info.name, "config_row") == 0 && o->bad[k] > 0)
+                    continue; /* the table does not know m */
+                assert_int_equal(sut_surgery_config_set(&config, info.name, o->bad[k]), SUT_ERROR_OUT_OF_RANGE);
+            }
+            const double never[] = {NAN, INFINITY, -INFINITY, 1e300, 0.5};
+            for (int k = 0; k < (info.is_integer ? 5 : 3); ++k)
+                assert_int_equal(sut_surgery_config_set(&config, info.name, never[k]), SUT_ERROR_OUT_OF_RANGE);
+            assert_memory_equal(&config, &kept, sizeof config);
+            const double good = info.is_integer ? info.maximum : 0.0625;
+            assert_int_equal(sut_surgery_config_set(&config, info.name, good), SUT_OK);
+            assert_int_equal(sut_surgery_config_get(&config, info.name, &value), SUT_OK);
+            assert_true(value == good);
+            put(&kept, o, good);
+            assert_memory_equal(&config, &kept, sizeof config); /* that member and no other */
+        }
+        assert_true(n >= 1);
+        assert_int_equal(sut_surgery_option(method, n + 1, &info), SUT_ERROR_OUT_OF_RANGE);
+        assert_int_equal(sut_surgery_option(method, -1, &info), SUT_ERROR_OUT_OF_RANGE);
+        assert_int_equal(sut_surgery_option(method, 0, NULL), SUT_ERROR_INVALID_ARGUMENT);
+        assert_int_equal(sut_surgery_config_set(&config, "nonsense", 1), SUT_ERROR_INVALID_ARGUMENT);
+        assert_int_equal(sut_surgery_config_set(&config, NULL, 1), SUT_ERROR_INVALID_ARGUMENT);
+        assert_int_equal(sut_surgery_config_get(&config, "scale_to_sum", NULL), SUT_ERROR_INVALID_ARGUMENT);
+    }
+    for (int k = 0; k < N_OPTIONS; ++k)
+        if (!found[k] && strcmp(options[k].name, "struct_size") != 0 && strcmp(options[k].name, "method") != 0)
+            fail_msg("no method has the option %s", options[k].name);
+    sut_surgery_config config;
+    sut_surgery_config_init(&config, SUT_SURGERY_SUM);
+    assert_int_equal(sut_surgery_config_set(&config, "cagrad_c", 1), SUT_ERROR_INVALID_ARGUMENT); /* not of sum */
+    assert_int_equal(sut_surgery_config_set(NULL, "scale_to_sum", 1), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_surgery_option(SUT_SURGERY_COUNT, 0, &info), SUT_ERROR_INVALID_ARGUMENT);
+    /* A struct of an older program, which ends before the option. */
+    config.method = SUT_SURGERY_CAGRAD;
+    config.struct_size = offsetof(sut_surgery_config, cagrad_c);
+    assert_int_equal(sut_surgery_config_set(&config, "cagrad_c", 1), SUT_ERROR_INVALID_ARGUMENT);
+}
+
 static void init_leaves_no_rubbish(void **state)
 {
     (void)state;
@@ -361,13 +435,10 @@ static void orders_have_an_effect(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_covers_the_struct),
-        cmocka_unit_test(init_leaves_no_rubbish),
-        cmocka_unit_test(values_outside_their_range_are_refused_by_name),
-        cmocka_unit_test(bad_preferences_and_orders),
-        cmocka_unit_test(every_option_has_an_effect),
-        cmocka_unit_test(preferences_have_an_effect),
-        cmocka_unit_test(methods_differ),
+        cmocka_unit_test(the_table_covers_the_struct), cmocka_unit_test(queries_by_name),
+        cmocka_unit_test(init_leaves_no_rubbish),      cmocka_unit_test(values_outside_their_range_are_refused_by_name),
+        cmocka_unit_test(bad_preferences_and_orders),  cmocka_unit_test(every_option_has_an_effect),
+        cmocka_unit_test(preferences_have_an_effect),  cmocka_unit_test(methods_differ),
         cmocka_unit_test(orders_have_an_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,233 @@
+/*
+ * Looking inside: settings, tensors, rates and names are given back as they are now, and nothing is changed by looking.
+ */
+#include "support/step.h"
+
+#include <string.h>
+
+static sut_context *context(void)
+{
+    return step_context(1, SUT_ISA_AUTO);
+}
+
+enum { M = 2 };
+
+static float theta_a[3] = {1, 2, 3};
+static double theta_b[2][2] = {{1, 2}, {3, 4}};
+
+static const sut_tensor tensors[2] = {
+    {.data = theta_a, .dtype = SUT_DTYPE_F32, .n_dims = 1, .shape = {3}, .group = 1, .name = "a"},
+    {.data = theta_b, .dtype = SUT_DTYPE_F64, .n_dims = 2, .shape = {2, 2}, .group = 0},
+};
+
+static sut_optimizer *make(sut_optimizer_config *config, sut_hyper groups[2])
+{
+    static const double preference[M] = {1, 2};
+    static const char *const names[M] = {"data", "boundary"};
+    sut_optimizer *opt;
+    sut_optimizer_config_init(config, SUT_OPTIMIZER_ADAMW);
+    groups[0] = groups[1] = config->hyper;
+    groups[0].lr = 0.25;
+    groups[1].lr = 0.5;
+    config->tensors = tensors;
+    config->n_tensors = 2;
+    config->groups = groups;
+    config->n_groups = 2;
+    config->n_losses = M;
+    config->loss_names = names;
+    config->maximize = 1;
+    config->align = SUT_ALIGN_GUA;
+    config->metric = SUT_METRIC_EUCLIDEAN;
+    config->rho_m = 0.75;
+    config->surgery.method = SUT_SURGERY_CONFIG;
+    config->surgery.preference = preference;
+    if (sut_optimizer_create(&opt, context(), config) != SUT_OK)
+        fail_msg("%s", sut_context_last_error(context()));
+    return opt;
+}
+
+static void settings_are_given_back(void **state)
+{
+    (void)state;
+    sut_optimizer_config config, now;
+    sut_hyper groups[2];
+    sut_optimizer *const opt = make(&config, groups);
+    sut_optimizer_config_init(&now, SUT_OPTIMIZER_SGD);
+    assert_int_equal(sut_optimizer_get_config(opt, &now), SUT_OK);
+    sut_optimizer_config expected = config;
+    expected.tensors = NULL;
+    expected.groups = NULL;
+    expected.loss_names = NULL;
+    expected.hyper = groups[0];
+    assert_memory_equal(&now, &expected, sizeof now);
+
+    /* Later changes are seen. */
+    sut_schedule schedule;
+    sut_schedule_init(&schedule, SUT_SCHEDULE_COSINE);
+    schedule.total = 100;
+    assert_int_equal(sut_optimizer_set_schedule(opt, &schedule), SUT_OK);
+    assert_int_equal(sut_optimizer_set_align(opt, SUT_ALIGN_NONE, 0.5, 0.25), SUT_OK);
+    assert_int_equal(sut_optimizer_set_lr(opt, 0, 0.125), SUT_OK);
+    assert_int_equal(sut_optimizer_get_config(opt, &now), SUT_OK);
+    assert_true(now.use_schedule == 1 && now.schedule.kind == SUT_SCHEDULE_COSINE && now.schedule.total == 100);
+    assert_true(now.align == SUT_ALIGN_NONE && now.rho_m == 0.5 && now.rho_v == 0.25 && now.hyper.lr == 0.125);
+
+    /* A caller with a shorter struct: no more is written. */
+    sut_optimizer_config shorter;
+    memset(&shorter, 0x5a, sizeof shorter);
+    sut_optimizer_config_init_sized(&shorter, offsetof(sut_optimizer_config, n_losses), SUT_OPTIMIZER_SGD);
+    assert_int_equal(sut_optimizer_get_config(opt, &shorter), SUT_OK);
+    assert_int_equal(shorter.method, SUT_OPTIMIZER_ADAMW);
+    for (size_t k = offsetof(sut_optimizer_config, n_losses); k < sizeof shorter; ++k)
+        assert_int_equal(((unsigned char *)&shorter)[k], 0x5a);
+
+    now.struct_size = 3;
+    assert_int_equal(sut_optimizer_get_config(opt, &now), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_get_config(opt, NULL), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_get_config(NULL, &now), SUT_ERROR_INVALID_ARGUMENT);
+    assert_ptr_equal(sut_optimizer_context(opt), context());
+    assert_null(sut_optimizer_context(NULL));
+    sut_optimizer_destroy(opt);
+}
+
+static void tensors_are_given_back(void **state)
+{
+    (void)state;
+    sut_optimizer_config config;
+    sut_hyper groups[2];
+    sut_optimizer *const opt = make(&config, groups);
+    for (int k = 0; k < 2; ++k) {
+        sut_tensor t;
+        memset(&t, 0x5a, sizeof t);
+        assert_int_equal(sut_optimizer_get_tensor(opt, k, &t), SUT_OK);
+        assert_ptr_equal(t.data, tensors[k].data);
+        assert_int_equal(t.dtype, tensors[k].dtype);
+        assert_int_equal(t.n_dims, tensors[k].n_dims);
+        assert_memory_equal(t.shape, tensors[k].shape, sizeof t.shape);
+        assert_int_equal(t.group, tensors[k].group);
+        assert_string_equal(t.name, k == 0 ? "a" : "param.1");
+    }
+    sut_tensor t;
+    assert_int_equal(sut_optimizer_get_tensor(opt, 2, &t), SUT_ERROR_OUT_OF_RANGE);
+    assert_int_equal(sut_optimizer_get_tensor(opt, -1, &t), SUT_ERROR_OUT_OF_RANGE);
+    assert_int_equal(sut_optimizer_get_tensor(opt, 0, NULL), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_get_tensor(NULL, 0, &t), SUT_ERROR_INVALID_ARGUMENT);
+    sut_optimizer_destroy(opt);
+}
+
+/* The rate of the coming step is the one that the step reports; the largest of all groups, that is. */
+static void the_rate_of_the_coming_step(void **state)
+{
+    (void)state;
+    sut_optimizer_config config;
+    sut_hyper groups[2];
+    sut_optimizer *const opt = make(&config, groups);
+    const float ga[M][3] = {{1, 0, 1}, {0, 1, 1}};
+    const double gb[M][4] = {{1, 0, 1, 0}, {0, 1, 1, 1}};
+    const void *grads[M * 2] = {ga[0], gb[0], ga[1], gb[1]};
+    double lr[2];
+    for (int scheduled = 0; scheduled < 2; ++scheduled) {
+        sut_schedule schedule;
+        sut_schedule_init(&schedule, SUT_SCHEDULE_LINEAR);
+        schedule.peak = 0.25;
+        schedule.final_lr = 0.0625;
+        schedule.total = 6;
+        schedule.warmup = 2;
+        assert_int_equal(sut_optimizer_set_schedule(opt, scheduled ? &schedule : NULL), SUT_OK);
+        for (int k = 0; k < 8; ++k) {
+            sut_report report;
+            double expected = 0.25;
+            sut_report_init(&report);
+            for (int group = 0; group < 2; ++group)
+                assert_int_equal(sut_optimizer_get_lr(opt, group, &lr[group]), SUT_OK);
+            if (scheduled)
+                assert_int_equal(sut_schedule_lr(NULL, &schedule, sut_optimizer_steps(opt), &expected), SUT_OK);
+            assert_true(lr[0] == expected && lr[1] == 2 * expected);
+            assert_int_equal(sut_optimizer_step(opt, grads, NULL, &report), SUT_OK);
+            assert_true(report.lr == lr[1]);
+        }
+    }
+    assert_int_equal(sut_optimizer_get_lr(opt, 2, lr), SUT_ERROR_OUT_OF_RANGE);
+    assert_int_equal(sut_optimizer_get_lr(opt, -1, lr), SUT_ERROR_OUT_OF_RANGE);
+    assert_int_equal(sut_optimizer_get_lr(opt, 0, NULL), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_get_lr(NULL, 0, lr), SUT_ERROR_INVALID_ARGUMENT);
+    sut_optimizer_destroy(opt);
+}
+
+/* A name leads back to its value; what has no name ends the list, and an unknown name leaves the output alone. */
+static void names_and_values(void **state)
+{
+    (void)state;
+#define ROUND_TRIP(type, expected)                                                                                    \
+    do {                                                                                                              \
+        int n = 0;                                                                                                    \
+        sut_##type value = (sut_##type)0;                                                                             \
+        for (; sut_##type##_name((sut_##type)n); ++n) {                                                               \
+            assert_int_equal(sut_##type##_from_name(sut_##type##_name((sut_##type)n), &value), SUT_OK);               \
+            assert_int_equal(value, n);                                                                               \
+        }                                                                                                             \
+        assert_int_equal(n, expected);                                                                                \
+        assert_null(sut_##type##_name((sut_##type) - 1));                                                             \
+        assert_int_equal(sut_##type##_from_name("", &value), SUT_ERROR_INVALID_ARGUMENT);                             \
+        assert_int_equal(sut_##type##_from_name(NULL, &value), SUT_ERROR_INVALID_ARGUMENT);                           \
+        assert_int_equal(sut_##type##_from_name(sut_##type##_name((sut_##type)0), NULL), SUT_ERROR_INVALID_ARGUMENT); \
+        assert_int_equal(value, n - 1);                                                                               \
+    } while (0)
+    ROUND_TRIP(align, 2);
+    ROUND_TRIP(metric, 2);
+    ROUND_TRIP(dtype, 4);
+    ROUND_TRIP(backend, 3);
+    ROUND_TRIP(isa, 4);
+    ROUND_TRIP(cooldown, SUT_COOLDOWN_COUNT);
+    ROUND_TRIP(surgery_method, SUT_SURGERY_COUNT);
+    ROUND_TRIP(optimizer_method, SUT_OPTIMIZER_COUNT);
+}
+
+/* Nash-MTL with nash_update_every = 3: every third step asks the surgery, the two after it use its weights. */
+static void kept_weights_of_nash(void **state)
+{
+    (void)state;
+    enum { N = 4, EVERY = 3 };
+    double theta[N] = {0}, g[2][N], kept[2] = {0, 0};
+    const sut_tensor tensor = {.data = theta, .dtype = SUT_DTYPE_F64, .n_dims = 1, .shape = {N}};
+    sut_optimizer_config config;
+    sut_optimizer *opt;
+    sut_optimizer_config_init(&config, SUT_OPTIMIZER_SGD);
+    config.tensors = &tensor;
+    config.n_tensors = 1;
+    config.n_losses = 2;
+    sut_surgery_config_init(&config.surgery, SUT_SURGERY_NASH);
+    config.surgery.nash_update_every = EVERY;
+    assert_int_equal(sut_optimizer_create(&opt, context(), &config), SUT_OK);
+    test_random r = {7};
+    for (int t = 0; t < 3 * EVERY + 1; ++t) {
+        for (int i = 0; i < 2; ++i)
+            for (int k = 0; k < N; ++k)
+                g[i][k] = test_normal(&r) + (k == i ? 3 : 0);
+        const void *grads[2] = {g[0], g[1]};
+        sut_surgery_report fresh;
+        sut_report report;
+        sut_surgery_report_init(&fresh);
+        sut_report_init(&report);
+        assert_int_equal(
+            sut_surgery_direction(context(), &config.surgery, grads, 2, N, SUT_DTYPE_F64, NULL, 0, NULL, &fresh),
+            SUT_OK);
+        assert_int_equal(sut_optimizer_step(opt, grads, NULL, &report), SUT_OK);
+        if (t % EVERY == 0)
+            memcpy(kept, fresh.weights, sizeof kept);
+        else
+            assert_true(fabs(fresh.weights[0] - kept[0]) > 1e-3); /* asking again would have shown */
+        assert_memory_equal(report.weights, kept, sizeof kept);
+    }
+    sut_optimizer_destroy(opt);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_are_given_back),     cmocka_unit_test(tensors_are_given_back),
+        cmocka_unit_test(the_rate_of_the_coming_step), cmocka_unit_test(names_and_values),
+        cmocka_unit_test(kept_weights_of_nash),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
