@@ -8,6 +8,7 @@
  * failed, 2 usage or a file that cannot be understood.
  */
 #include "suture/suture.h"
+#include "support/golden.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -28,6 +29,7 @@ static int n_passed, n_failed, n_skipped;
 static const char *case_id;
 static bool case_failed;
 static jmp_buf malformed;
+static golden_place place; /* in the file at hand */
 
 static void complain(const char *format, ...)
 {
@@ -42,7 +44,7 @@ static void complain(const char *format, ...)
 
 static void bad_file(const char *what)
 {
-    fprintf(stderr, "golden_optim: case \"%s\": %s\n", case_id ? case_id : "?", what);
+    fprintf(stderr, "%s: case \"%s\": %s\n", place.path, case_id ? case_id : "?", what);
     longjmp(malformed, 1);
 }
 
@@ -696,17 +698,11 @@ int main(int argc, char **argv)
         return 2;
     }
     for (int i = 1; i < argc; ++i) {
-        json_error_t error;
-        json_t *const root = json_load_file(argv[i], 0, &error);
-        if (!root) {
-            fprintf(stderr, "golden_optim: %s: %s (line %d)\n", argv[i], error.text, error.line);
-            return 2;
-        }
-        const json_t *const cases = json_object_get(root, "cases");
-        if (strcmp(text(root, "format"), "suture-golden-optim-1") != 0 || json_array_size(cases) == 0) {
-            fprintf(stderr, "golden_optim: %s: not a file of format suture-golden-optim-1 with cases in it\n", argv[i]);
-            return 2;
-        }
+        json_t *const root = golden_load(&place, argv[i]);
+        const char *const format = golden_text(&place, root, "format");
+        if (strcmp(format, "suture-golden-optim-1") != 0)
+            golden_malformed(&place, "the format is \"%s\"; this program reads \"suture-golden-optim-1\"", format);
+        const json_t *const cases = golden_array(&place, root, "cases");
         root_data = json_object_get(root, "data");
         if (setjmp(malformed))
             return 2;
@@ -716,6 +712,5 @@ int main(int argc, char **argv)
         json_decref(root);
     }
     sut_context_destroy(ctx);
-    printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
-    return n_failed ? 1 : 0;
+    return golden_finish(&(golden_count){n_passed, n_failed, n_skipped});
 }

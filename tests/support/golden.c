@@ -28,23 +28,31 @@ void golden_at(golden_place *place, const char *format, ...)
     va_end(args);
 }
 
-json_t *golden_open(golden_place *place, const char *path, const char *schema)
+json_t *golden_load(golden_place *place, const char *path)
 {
     json_error_t error;
     place->path = path;
     place->text[0] = '\0';
     json_t *const root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!root && error.line < 0)
+        golden_malformed(place, "%s", error.text); /* it could not be read at all */
     if (!root)
         golden_malformed(place, "line %d: %s", error.line, error.text);
     if (!json_is_object(root))
         golden_malformed(place, "the file does not hold an object");
+    return root;
+}
+
+json_t *golden_open(golden_place *place, const char *path, const char *schema)
+{
+    json_t *const root = golden_load(place, path);
     const char *const found = golden_text(place, root, "schema");
     if (strcmp(found, schema) != 0)
         golden_malformed(place, "the schema is \"%s\"; this program reads \"%s\"", found, schema);
     return root;
 }
 
-static json_t *member(const golden_place *place, const json_t *parent, const char *key)
+json_t *golden_member(const golden_place *place, const json_t *parent, const char *key)
 {
     if (!json_is_object(parent))
         golden_malformed(place, "an object was expected where \"%s\" is looked for", key);
@@ -56,7 +64,7 @@ static json_t *member(const golden_place *place, const json_t *parent, const cha
 
 json_t *golden_object(const golden_place *place, const json_t *parent, const char *key)
 {
-    json_t *const value = member(place, parent, key);
+    json_t *const value = golden_member(place, parent, key);
     if (!json_is_object(value))
         golden_malformed(place, "the field \"%s\" is not an object", key);
     return value;
@@ -64,7 +72,7 @@ json_t *golden_object(const golden_place *place, const json_t *parent, const cha
 
 json_t *golden_array(const golden_place *place, const json_t *parent, const char *key)
 {
-    json_t *const value = member(place, parent, key);
+    json_t *const value = golden_member(place, parent, key);
     if (!json_is_array(value))
         golden_malformed(place, "the field \"%s\" is not an array", key);
     return value;
@@ -72,7 +80,7 @@ json_t *golden_array(const golden_place *place, const json_t *parent, const char
 
 const char *golden_text(const golden_place *place, const json_t *parent, const char *key)
 {
-    json_t *const value = member(place, parent, key);
+    json_t *const value = golden_member(place, parent, key);
     if (!json_is_string(value))
         golden_malformed(place, "the field \"%s\" is not a text", key);
     return json_string_value(value);
@@ -94,7 +102,7 @@ static double number_of(const golden_place *place, const json_t *value, const ch
 
 double golden_number(const golden_place *place, const json_t *parent, const char *key)
 {
-    return number_of(place, member(place, parent, key), key);
+    return number_of(place, golden_member(place, parent, key), key);
 }
 
 double golden_number_or(const golden_place *place, const json_t *parent, const char *key, double otherwise)
@@ -112,7 +120,7 @@ long golden_integer(const golden_place *place, const json_t *parent, const char 
 
 uint64_t golden_unsigned(const golden_place *place, const json_t *parent, const char *key)
 {
-    const json_t *const value = member(place, parent, key);
+    const json_t *const value = golden_member(place, parent, key);
     if (json_is_integer(value) && json_integer_value(value) >= 0)
         return (uint64_t)json_integer_value(value);
     if (json_is_string(value)) {
@@ -128,7 +136,7 @@ uint64_t golden_unsigned(const golden_place *place, const json_t *parent, const 
 
 bool golden_bool(const golden_place *place, const json_t *parent, const char *key)
 {
-    const json_t *const value = member(place, parent, key);
+    const json_t *const value = golden_member(place, parent, key);
     if (!json_is_boolean(value))
         golden_malformed(place, "the field \"%s\" is neither true nor false", key);
     return json_is_true(value);
@@ -177,8 +185,11 @@ bool golden_check(golden_count *count, const golden_place *place, bool good, con
 
 int golden_finish(const golden_count *count)
 {
+    const bool empty = count->passed + count->failed + count->skipped == 0;
+    if (empty)
+        (void)fprintf(stderr, "the files hold no case\n");
     (void)printf("%ld passed, %ld failed, %ld skipped\n", count->passed, count->failed, count->skipped);
-    return count->failed > 0 || count->passed == 0;
+    return count->failed > 0 || empty;
 }
 
 void *golden_memory(size_t count, size_t size)

@@ -15,14 +15,16 @@ typedef struct golden_place {
     char text[256];
 } golden_place;
 
-/* The file, checked for its schema. Ends the process with code 2 when it cannot be read. Release with json_decref. */
+/* The file, and the same checked for its schema. End the process with code 2 when it cannot be read; json_decref them. */
+json_t *golden_load(golden_place *place, const char *path);
 json_t *golden_open(golden_place *place, const char *path, const char *schema);
 void golden_at(golden_place *place, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Print "path: place: ..." and end with code 2. */
 _Noreturn void golden_malformed(const golden_place *place, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Members that must be there. Numbers may be written as strings ("nan", "inf", "-inf", large integers). */
+/* Members that must be there, of any type or of one. Numbers may be written as strings ("nan", "inf", "-inf", large integers). */
+json_t *golden_member(const golden_place *place, const json_t *parent, const char *key);
 json_t *golden_object(const golden_place *place, const json_t *parent, const char *key);
 json_t *golden_array(const golden_place *place, const json_t *parent, const char *key);
 const char *golden_text(const golden_place *place, const json_t *parent, const char *key);
@@ -45,7 +47,7 @@ typedef struct golden_count {
 /* Count one check; a failure prints the place and the sentence. Returns `good`. */
 bool golden_check(golden_count *count, const golden_place *place, bool good, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Print "N passed, N failed, N skipped"; the exit code of the runner. */
+/* Print "N passed, N failed, N skipped"; the exit code of the runner, 1 also when there was no case at all. */
 int golden_finish(const golden_count *count);
 
 /* Memory or exit 2. */
