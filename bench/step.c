@@ -1,7 +1,7 @@
 /*
  * Time of an optimizer step, as ratios within one run.
  *
- *   bench/step [--min-n N] [--max-n N] [--losses M] [--threads T] [--seconds S]
+ *   bench/step [--min-n N] [--max-n N] [--losses M] [--threads T] [--seconds S] [--contended]
  *
  * For plain Adam (one loss) and for the whole ConFIG + Adam + GUA step at m = 2, 3, 8 it prints the time of a step, the
  * bytes that the method must read and write, and the share of this machine's bandwidth that this is. Every figure is the
@@ -12,17 +12,22 @@
  *   strict     active, all products in double
  *   bare       a plain loop over the seven streams of Adam, on the same threads
  *   floor      (12 m + 20) n bytes at 85 % of the measured read bandwidth
+ *
+ * With --contended it prints instead how long steps of small problems take while another process keeps one core busy.
  */
 #include "suture/suture.h"
 
 #include <getopt.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -351,15 +356,84 @@ static void run(int64_t n, int threads, double bandwidth)
     sut_context_destroy(p.ctx);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Times of `count` aligned steps, in ascending order. */
+static void sorted_times(problem *p, sut_optimizer *opt, double *times, int count)
+{
+    for (int r = 0; r < count; ++r) {
+        sut_report report;
+        sut_report_init(&report);
+        if (r % 8 == 0)
+            reset(p, opt, true);
+        const double from = seconds();
+        if (sut_optimizer_step(opt, p->rows, NULL, &report) != SUT_OK)
+            exit(1);
+        times[r] = seconds() - from;
+    }
+    qsort(times, (size_t)count, sizeof *times, by_value);
+}
+
+static void run_contended(int64_t n)
+{
+    enum { STEPS = 20000 };
+    static double times[STEPS];
+    sut_context_config cc;
+    sut_context_config_init(&cc);
+    cc.n_threads = 2;
+    problem p = {.n = n, .m = 2, .tensors = 12};
+    if (sut_context_create(&p.ctx, &cc) != SUT_OK)
+        exit(1);
+    p.x = malloc((size_t)n * 4);
+    p.rows = calloc(8 * 64, sizeof *p.rows);
+    for (int i = 0; i < 2; ++i)
+        p.grads[i] = malloc((size_t)n * 4);
+    for (int64_t k = 0; k < n; ++k) {
+        p.x[k] = uniform();
+        p.grads[0][k] = uniform();
+        p.grads[1][k] = uniform();
+    }
+    sut_optimizer *const opt = make(&p, 2, true, false, SUT_CHECK_GRADIENTS);
+    double quiet = 0;
+    for (int busy = 0; busy < 2; ++busy) {
+        const pid_t child = busy ? fork() : 0;
+        if (busy && child == 0)
+            for (volatile uint64_t x = 0;; ++x)
+                ;
+        sorted_times(&p, opt, times, STEPS);
+        if (busy && child > 0) {
+            (void)kill(child, SIGKILL);
+            (void)waitpid(child, NULL, 0);
+        }
+        quiet = busy ? quiet : times[STEPS / 2];
+        printf(
+            "%8.0e  m = 2, %s  median %7.2f us, 99 %% %7.2f, 99.9 %% %7.2f, longest %9.2f (%.1f x the quiet median)\n",
+            (double)n, busy ? "one core busy" : "quiet        ", times[STEPS / 2] * 1e6, times[STEPS / 100 * 99] * 1e6,
+            times[STEPS / 1000 * 999] * 1e6, times[STEPS - 1] * 1e6, times[STEPS - 1] / quiet);
+    }
+    sut_optimizer_destroy(opt);
+    sut_context_destroy(p.ctx);
+    for (int i = 0; i < 2; ++i)
+        free(p.grads[i]);
+    free(p.x);
+    free(p.rows);
+}
+
 int main(int argc, char **argv)
 {
     int64_t min_n = 10000, max_n = 100000000;
     int only_threads = 0;
+    bool contended = false;
     static const struct option options[] = {{"min-n", required_argument, NULL, 'b'},
                                             {"max-n", required_argument, NULL, 'n'},
                                             {"losses", required_argument, NULL, 'm'},
                                             {"threads", required_argument, NULL, 't'},
                                             {"seconds", required_argument, NULL, 's'},
+                                            {"contended", no_argument, NULL, 'c'},
                                             {0}};
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (o == 'n')
@@ -372,6 +446,8 @@ int main(int argc, char **argv)
             only_threads = atoi(optarg);
         else if (o == 's')
             budget = atof(optarg);
+        else if (o == 'c')
+            contended = true;
         else
             return 2;
     }
@@ -379,6 +455,11 @@ int main(int argc, char **argv)
     sut_capabilities_init(&machine);
     sut_capabilities(&machine);
     printf("Suture %s, %s, %d processors\n", machine.version, sut_isa_name(machine.best_isa), machine.processors);
+    if (contended) {
+        run_contended(10000);
+        run_contended(30000);
+        return 0;
+    }
     for (int threads = 1; threads <= 2; ++threads) {
         if (only_threads && threads != only_threads)
             continue;
