@@ -157,12 +157,12 @@ static __attribute__((noinline, unused)) void sut_pad_double(const double *const
 /* The lanes of one sum, added in pairs. */
 static inline double sut_fold(const double *lanes)
 {
-    double t[SUT_LANES];
-    memcpy(t, lanes, sizeof t);
-    for (int width = SUT_LANES / 2; width > 0; width /= 2)
-        for (int l = 0; l < width; ++l)
-            t[l] += t[l + width];
-    return t[0];
+    double eight[8], four[4];
+    for (int l = 0; l < 8; ++l)
+        eight[l] = lanes[l] + lanes[l + 8];
+    for (int l = 0; l < 4; ++l)
+        four[l] = eight[l] + eight[l + 4];
+    return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 /*
