@@ -112,6 +112,8 @@ static int64_t find_tensor(const sut_layout *layout, int64_t chunk)
     {                                                                                           \
         const sut_step_pass *const pass = w->pass;                                              \
         const sut_rule_setting *const setting = pass->tensors[tensor].setting;                  \
+        if (sut_run_plain_chunk_##real(pass, tensor, offset, count))                            \
+            return;                                                                             \
         sut_chunk_##real c; /* field by field: `row` is long */                                 \
         c.pass = pass;                                                                          \
         c.tensor = &pass->tensors[tensor];                                                      \

@@ -392,6 +392,32 @@ static void SUT_T(apply_block)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT
     SUT_T(output)(pass->p_out, c->tensor_index, c->own, offset, n, b->p);
 }
 
+/* The fused pass of one loss where there is nothing to sum, to combine or to convert: false where there is. */
+static bool SUT_T(run_plain_chunk)(const sut_step_pass *pass, int64_t tensor_index, int64_t offset, int64_t count)
+{
+    const sut_pass_tensor *const tensor = &pass->tensors[tensor_index];
+    const sut_rule_setting *const setting = tensor->setting;
+    if (pass->kind != SUT_PASS_FUSED || !pass->direct || pass->want_sums || tensor->lr == 0 ||
+        pass->layout->dtype[tensor_index] != SUT_OWN_DTYPE || (setting->flags & SUT_RULE_COUPLED))
+        return false;
+    SUT_T(block) b;
+    const SUT_REAL *const g = (const SUT_REAL *)pass->rows.data[tensor_index] + offset;
+    b.n = count;
+    b.constants = sizeof(SUT_REAL) == 4 ? setting->f32 : setting->f64;
+    for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
+        b.state[slot] = tensor->state[slot] ? (SUT_REAL *)tensor->state[slot] + offset : NULL;
+    b.a = g;
+    b.theta = (SUT_REAL *)tensor->theta + offset;
+    b.u = b.d = b.r = b.p = NULL;
+    b.chi = NULL;
+    b.ahead = pass->prefetch ? SUT_AHEAD : 0;
+    b.g = &g;
+    b.n_rows = 1;
+    b.lanes = NULL;
+    SUT_T(select)(setting->rule, setting->flags)->fused(&b);
+    return true;
+}
+
 static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
 {
     const sut_step_pass *const pass = c->pass;
@@ -416,12 +442,8 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
     if (few)
         SUT_T(proposal_lanes)(c, to);
 
-    /* One loss and nothing to sum: nothing goes through a block's scratch, and one call does the chunk. */
-    const bool whole = pass->kind == SUT_PASS_FUSED && pass->direct && moving && !pass->want_sums && !converted &&
-                       c->row_dtype == c->own && !(tensor->setting->flags & SUT_RULE_COUPLED);
-    const int64_t block = whole ? SUT_CHUNK : SUT_BLOCK;
-    for (int64_t start = 0; start < c->count; start += block) {
-        const int64_t n = c->count - start < block ? c->count - start : block;
+    for (int64_t start = 0; start < c->count; start += SUT_BLOCK) {
+        const int64_t n = c->count - start < SUT_BLOCK ? c->count - start : SUT_BLOCK;
         const int64_t offset = c->offset + start;
         if (pass->prefetch && converted && needs_rows && start + n < c->count)
             for (int r = 0; r < c->n_rows; ++r) /* the loops fetch what they read in place */
