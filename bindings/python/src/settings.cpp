@@ -1,0 +1,318 @@
+/* See settings.h. A new member of a configuration struct is one row here. */
+#include "settings.h"
+#include "errors.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+namespace suture_python
+{
+
+enum option_kind { FLAG, INTEGER, NUMBER, CHOICE };
+
+struct option {
+    const char *name;
+    option_kind kind;
+    size_t offset;
+    const char *choices; /* names of an enum's values from 0, separated by spaces */
+};
+
+#define AT(member) offsetof(sut_surgery_config, member)
+static const option surgery_options[] = {
+    {"scale_to_sum", FLAG, AT(scale_to_sum), nullptr},
+    {"pcgrad_identity_order", FLAG, AT(pcgrad_identity_order), nullptr},
+    {"pcgrad_mean", FLAG, AT(pcgrad_mean), nullptr},
+    {"config_length", CHOICE, AT(config_length), "projection minimum maximum harmonic arithmetic geometric specific"},
+    {"config_row", INTEGER, AT(config_row), nullptr},
+    {"cagrad_c", NUMBER, AT(cagrad_c), nullptr},
+    {"cagrad_rescale", INTEGER, AT(cagrad_rescale), nullptr},
+    {"cagrad_eps", NUMBER, AT(cagrad_eps), nullptr},
+    {"cagrad_pareto", CHOICE, AT(cagrad_pareto), "project zero mean"},
+    {"imtlg_abs_normaliser", FLAG, AT(imtlg_abs_normaliser), nullptr},
+    {"aligned_scale", CHOICE, AT(aligned_scale), "min median rmse"},
+    {"aligned_rank_tol", NUMBER, AT(aligned_rank_tol), nullptr},
+    {"norm_eps", NUMBER, AT(norm_eps), nullptr},
+    {"reg_eps", NUMBER, AT(reg_eps), nullptr},
+    {"mgda_normalisation", CHOICE, AT(mgda_normalisation), "none l2 loss loss+"},
+    {"mgda_frank_wolfe", FLAG, AT(mgda_frank_wolfe), nullptr},
+    {"mgda_fw_epsilon", NUMBER, AT(mgda_fw_epsilon), nullptr},
+    {"mgda_fw_max_iterations", INTEGER, AT(mgda_fw_max_iterations), nullptr},
+    {"nash_max_norm", NUMBER, AT(nash_max_norm), nullptr},
+    {"nash_update_every", INTEGER, AT(nash_update_every), nullptr},
+    {"sdmgrad_lambda", NUMBER, AT(sdmgrad_lambda), nullptr},
+};
+#undef AT
+
+#define AT(member) offsetof(sut_optimizer_config, member)
+static const option optimizer_options[] = {
+    {"maximize", FLAG, AT(maximize), nullptr},
+    {"clip_norm", NUMBER, AT(clip_norm), nullptr},
+    {"align", CHOICE, AT(align), "none gua"},
+    {"metric", CHOICE, AT(metric), "natural euclidean"},
+    {"rho_m", NUMBER, AT(rho_m), nullptr},
+    {"rho_v", NUMBER, AT(rho_v), nullptr},
+    {"realign_raw", FLAG, AT(realign_raw), nullptr},
+    {"conflict_cos_tol", NUMBER, AT(conflict_cos_tol), nullptr},
+    {"correction_distance_tol", NUMBER, AT(correction_distance_tol), nullptr},
+    {"strict", FLAG, AT(strict), nullptr},
+    {"check", CHOICE, AT(check), "none gradients all"},
+};
+#undef AT
+
+#define AT(member) offsetof(sut_schedule, member)
+static const option schedule_options[] = {
+    {"peak", NUMBER, AT(peak), nullptr},
+    {"final_lr", NUMBER, AT(final_lr), nullptr},
+    {"warmup_start", NUMBER, AT(warmup_start), nullptr},
+    {"cooldown_fraction", NUMBER, AT(cooldown_fraction), nullptr},
+    {"cooldown", CHOICE, AT(cooldown), "linear cosine mirror 1-sqrt square exp"},
+};
+#undef AT
+
+static nb::object take(nb::dict options, const char *name)
+{
+    if (!options.contains(name))
+        return nb::object();
+    nb::object value = options[name];
+    nb::del(options[name]);
+    return value;
+}
+
+static int choice(const option &o, nb::handle value)
+{
+    const char *at = o.choices;
+    const char *name = PyUnicode_Check(value.ptr()) ? nb::borrow<nb::str>(value).c_str() : nullptr;
+    for (int k = 0; name && *at; k++) {
+        const size_t length = strcspn(at, " ");
+        if (strlen(name) == length && !strncmp(at, name, length))
+            return k;
+        at += length + (at[length] == ' ');
+    }
+    std::string list = "'";
+    for (const char *c = o.choices; *c; c++)
+        list += *c == ' ' ? std::string("', '") : std::string(1, *c);
+    PyErr_Format(PyExc_ValueError, "%s is %R; possible are %s'", o.name, value.ptr(), list.c_str());
+    throw nb::python_error();
+}
+
+static double number(const char *name, nb::handle value)
+{
+    const double x = PyFloat_AsDouble(value.ptr());
+    if (x == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_TypeError, "%s is %R, not a number", name, value.ptr());
+        throw nb::python_error();
+    }
+    return x;
+}
+
+static long long integer(const char *name, nb::handle value)
+{
+    const long long x = PyLong_AsLongLong(value.ptr());
+    if (x == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_TypeError, "%s is %R, not an integer", name, value.ptr());
+        throw nb::python_error();
+    }
+    return x;
+}
+
+static void set_option(const option &o, nb::handle value, void *base)
+{
+    char *to = static_cast<char *>(base) + o.offset;
+    int whole = 0;
+    if (o.kind == NUMBER) {
+        const double x = number(o.name, value);
+        memcpy(to, &x, sizeof x);
+        return;
+    }
+    if (o.kind == CHOICE) {
+        whole = choice(o, value);
+    } else if (o.kind == FLAG) {
+        whole = PyObject_IsTrue(value.ptr());
+        if (whole < 0)
+            throw nb::python_error();
+    } else {
+        const long long x = integer(o.name, value);
+        whole = (int)x;
+        if (whole != x) {
+            PyErr_Format(PyExc_OverflowError, "%s is %R, beyond the range of an int", o.name, value.ptr());
+            throw nb::python_error();
+        }
+    }
+    memcpy(to, &whole, sizeof whole); /* enums of C are ints here */
+}
+
+template <size_t N> static void read_table(const option (&table)[N], nb::dict options, void *base)
+{
+    for (const option &o : table)
+        if (nb::object value = take(options, o.name); value.is_valid())
+            set_option(o, value, base);
+}
+
+static_assert(sizeof(sut_align) == sizeof(int) && sizeof(sut_cooldown) == sizeof(int), "enums are ints");
+
+void read_surgery(nb::dict options, int m, sut_surgery_config *config, SurgeryArrays *arrays)
+{
+    read_table(surgery_options, options, config);
+    if (nb::object given = take(options, "preference"); given.is_valid() && !given.is_none()) {
+        arrays->preference.clear();
+        for (nb::handle x : nb::list(given))
+            arrays->preference.push_back(number("preference", x));
+        if ((int)arrays->preference.size() != m)
+            raise(SUT_ERROR_INVALID_ARGUMENT, ("preference has " + std::to_string(arrays->preference.size()) +
+                                               " entries, one per loss is needed: " + std::to_string(m))
+                                                  .c_str());
+        config->preference = arrays->preference.data();
+    }
+    if (nb::object given = take(options, "order"); given.is_valid() && !given.is_none()) {
+        arrays->order.clear();
+        for (nb::handle row : nb::list(given))
+            for (nb::handle x : nb::list(nb::borrow<nb::object>(row)))
+                arrays->order.push_back((int)integer("order", x));
+        if ((int)arrays->order.size() != m * m)
+            raise(SUT_ERROR_INVALID_ARGUMENT, "order must have one row per loss, each a permutation of all losses");
+        config->order = arrays->order.data();
+    }
+}
+
+static void read_schedule(nb::handle given, sut_optimizer_config *config)
+{
+    if (!PyDict_Check(given.ptr())) {
+        PyErr_Format(PyExc_TypeError, "schedule is %R; a dict is needed, e.g. {'kind': 'cosine', 'total': 10000}",
+                     given.ptr());
+        throw nb::python_error();
+    }
+    nb::dict options = copy_of(nb::borrow<nb::dict>(given));
+    sut_schedule_kind kind = SUT_SCHEDULE_CONSTANT;
+    nb::object name = take(options, "kind");
+    if (!name.is_valid() || !PyUnicode_Check(name.ptr()) ||
+        sut_schedule_from_name(nb::borrow<nb::str>(name).c_str(), &kind) != SUT_OK)
+        raise(SUT_ERROR_INVALID_ARGUMENT, "schedule needs a 'kind': 'constant', 'linear', 'cosine' or 'wsd'");
+    sut_schedule_init(&config->schedule, kind);
+    read_table(schedule_options, options, &config->schedule);
+    if (nb::object x = take(options, "warmup"); x.is_valid())
+        config->schedule.warmup = integer("warmup", x);
+    if (nb::object x = take(options, "total"); x.is_valid())
+        config->schedule.total = integer("total", x);
+    nb::list known;
+    for (const char *k : {"kind", "warmup", "total"})
+        known.append(k);
+    for (const option &o : schedule_options)
+        known.append(o.name);
+    refuse_unknown(options, "schedule", known);
+    config->use_schedule = 1;
+}
+
+void read_optimizer(nb::dict options, sut_optimizer_config *config)
+{
+    read_table(optimizer_options, options, config);
+    if (nb::object given = take(options, "schedule"); given.is_valid() && !given.is_none())
+        read_schedule(given, config);
+}
+
+void refuse_unknown(nb::dict options, const char *function, nb::list known)
+{
+    for (auto [key, value] : options) {
+        nb::object near = nb::module_::import_("difflib").attr("get_close_matches")(nb::str(key), known, 1, 0.5);
+        nb::str hint("");
+        if (nb::len(near))
+            hint = nb::str(nb::object(nb::str("; did you mean '{}'?").attr("format")(near[0])));
+        PyErr_Format(PyExc_TypeError, "%s has no option '%U'%U", function, nb::str(key).ptr(), hint.ptr());
+        throw nb::python_error();
+    }
+}
+
+static void set_hyper(sut_hyper *hyper, sut_optimizer_method method, const char *name, nb::handle value)
+{
+    const double x = number(name, value);
+    if (std::isnan(x) || sut_hyper_set(hyper, method, name, x) != SUT_OK) {
+        sut_parameter_info info;
+        for (int k = 0; sut_optimizer_parameter(method, k, &info) == SUT_OK; k++)
+            if (!strcmp(info.name, name)) {
+                PyErr_Clear();
+                nb::str text(nb::object(nb::str("{} is {}; allowed is {}{}, {}{}")
+                                            .attr("format")(name, value, info.minimum_open ? "(" : "[", info.minimum,
+                                                            info.maximum, info.maximum_open ? ")" : "]")));
+                raise(SUT_ERROR_OUT_OF_RANGE, text.c_str());
+            }
+        raise(SUT_ERROR_INVALID_ARGUMENT, (std::string(name) + " does not belong to this method").c_str());
+    }
+}
+
+void read_hyper(nb::dict group, sut_optimizer_method method, sut_hyper *hyper, const sut_context *)
+{
+    sut_parameter_info info;
+    for (int k = 0; sut_optimizer_parameter(method, k, &info) == SUT_OK; k++) {
+        if (!strcmp(info.name, "beta1") && group.contains("betas")) {
+            nb::object betas = group["betas"];
+            if (!PySequence_Check(betas.ptr()) || nb::len(betas) != 2) {
+                PyErr_Format(PyExc_ValueError, "betas is %R; a pair is needed", betas.ptr());
+                throw nb::python_error();
+            }
+            set_hyper(hyper, method, "beta1", nb::object(betas[0]));
+            set_hyper(hyper, method, "beta2", nb::object(betas[1]));
+        }
+        if (group.contains(info.name))
+            set_hyper(hyper, method, info.name, nb::object(group[info.name]));
+    }
+}
+
+template <typename Method>
+static Method by_name(const char *what, const char *name, int n, sut_status (*from)(const char *, Method *),
+                      const char *(*to)(Method))
+{
+    Method method;
+    if (from(name, &method) == SUT_OK)
+        return method;
+    std::string text = std::string("there is no ") + what + " '" + name + "'; there are ";
+    for (int k = 0; k < n; k++)
+        text += std::string(k ? ", " : "") + to((Method)k);
+    raise(SUT_ERROR_INVALID_ARGUMENT, text.c_str());
+}
+
+sut_optimizer_method optimizer_method(const char *name)
+{
+    return by_name<sut_optimizer_method>("optimizer", name, SUT_OPTIMIZER_COUNT, sut_optimizer_method_from_name,
+                                         sut_optimizer_method_name);
+}
+
+sut_surgery_method surgery_method(const char *name)
+{
+    return by_name<sut_surgery_method>("surgery method", name, SUT_SURGERY_COUNT, sut_surgery_method_from_name,
+                                       sut_surgery_method_name);
+}
+
+void add_tables(nb::module_ &module)
+{
+    nb::list names, surgery, optimizer;
+    nb::dict methods;
+    for (int k = 0; k < SUT_SURGERY_COUNT; k++)
+        names.append(sut_surgery_method_name((sut_surgery_method)k));
+    for (const option &o : surgery_options)
+        surgery.append(o.name);
+    surgery.append("preference");
+    surgery.append("order");
+    for (const option &o : optimizer_options)
+        optimizer.append(o.name);
+    optimizer.append("schedule");
+    for (int k = 0; k < SUT_OPTIMIZER_COUNT; k++) {
+        nb::dict parameters;
+        sut_parameter_info info;
+        for (int j = 0; sut_optimizer_parameter((sut_optimizer_method)k, j, &info) == SUT_OK; j++) {
+            if (info.is_flag)
+                parameters[info.name] = info.default_value != 0;
+            else
+                parameters[info.name] = info.default_value;
+        }
+        methods[sut_optimizer_method_name((sut_optimizer_method)k)] = parameters;
+    }
+    module.attr("surgery_methods") = nb::tuple(names);
+    module.attr("surgery_options") = nb::tuple(surgery);
+    module.attr("optimizer_options") = nb::tuple(optimizer);
+    module.attr("optimizer_methods") = methods;
+}
+
+} // namespace suture_python

@@ -1,0 +1,89 @@
+"""Which library an array belongs to, and arrays like it. PyTorch and JAX are never imported here: an array of theirs can
+only be there when they already are."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import _suture
+
+_torch_known = False
+
+
+def torch_module() -> Any:
+    """PyTorch if it was imported, else None; makes its tensors known to the extension module."""
+    global _torch_known
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "Tensor"):
+        return None
+    if not _torch_known:
+        _suture.register_torch(torch.Tensor)
+        _torch_known = True
+    return torch
+
+
+def is_torch(x: Any) -> bool:
+    torch = torch_module()
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_jax(x: Any) -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and hasattr(jax, "Array") and isinstance(x, jax.Array)
+
+
+def library(x: Any) -> str:
+    """'torch', 'jax' or 'numpy' (which also stands for lists of numbers)."""
+    return "torch" if is_torch(x) else "jax" if is_jax(x) else "numpy"
+
+
+def common_library(named: list[tuple[str, Any]]) -> str:
+    """The library of all arrays; a mix is refused by name."""
+    first_name, first = named[0]
+    expected = library(first)
+    for name, x in named:
+        if library(x) != expected:
+            raise TypeError(f"{name} is an array of {library(x)}, {first_name} of {expected}; convert one of them")
+    return expected
+
+
+def plain(name: str, x: Any, kind: str) -> Any:
+    """An array that the extension module can look at. Anything that NumPy takes for numbers counts as NumPy's."""
+    if kind == "torch":
+        if x.requires_grad:
+            raise ValueError(f"{name} requires grad; derivatives do not flow through this call: pass {name}.detach()")
+        return x
+    if kind == "numpy" and not isinstance(x, np.ndarray):
+        x = np.asarray(x)
+        if x.dtype.kind in "iu":
+            x = x.astype(np.float64)
+    return x
+
+
+def rows(name: str, G: Any, kind: str) -> list[Any]:
+    """The rows of G: a sequence of arrays, or one array whose first axis counts the losses."""
+    if isinstance(G, (list, tuple)):
+        if kind == "numpy" and not isinstance(G[0], np.ndarray):
+            G = np.asarray(G, dtype=np.float64)
+    elif G.ndim < 1:
+        raise ValueError(f"{name} is a single number; one row per loss is needed")
+    return [plain(f"{name}[{i}]", row, kind) for i, row in enumerate(G)]
+
+
+def first_row(G: Any) -> tuple[str, Any]:
+    if isinstance(G, (list, tuple)):
+        if not G:
+            raise ValueError("G has no rows")
+        return "G[0]", G[0]
+    return "G", G
+
+
+def empty_like(x: Any, kind: str) -> Any:
+    """Row by row in memory, whatever the layout of x."""
+    if kind == "torch":
+        torch = torch_module()
+        return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return np.empty(x.shape, dtype=x.dtype)

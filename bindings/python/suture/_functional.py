@@ -1,0 +1,177 @@
+"""The calls without state: surgery, projection and conflict figures of arrays. JAX arrays go to suture.jax, whose functions
+also work under jit; everything else is looked at in place."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Sequence
+
+import numpy as np
+
+from . import _suture
+from ._arrays import common_library, empty_like, first_row, library, plain, rows
+
+
+def _named_rows(G: Any) -> list[tuple[str, Any]]:
+    if isinstance(G, (list, tuple)):
+        first_row(G)
+        return [(f"G[{i}]", row) for i, row in enumerate(G)]
+    return [("G", G)]
+
+
+def project(
+    u: Any,
+    G: Any,
+    metric: Any = None,
+    *,
+    feas_tol: float = 0.0,
+    strict: bool = False,
+    threads: int = 0,
+) -> tuple[Any, _suture.ConeReport]:
+    """
+    Project u onto the cone of steps that hurt no loss,
+
+        p = argmin 1/2 |p - u|_M^2   subject to   g_i . p >= 0 for every row g_i of G.
+
+    :param u: an array of any shape, float32 or float64, of NumPy, PyTorch or JAX.
+    :param G: the m gradients (1 <= m <= 64): a list of arrays of u's shape, or one array of shape (m, \\*u.shape).
+    :param metric: the diagonal of M > 0, of u's shape (inf freezes an entry); None: the identity.
+    :param feas_tol: u counts as inside when every cosine is >= -feas_tol.
+    :param strict: ask for g_i . p >= 0 of the stored numbers, not only up to their rounding.
+    :param threads: 0: one per processor. Never changes a bit of the result.
+    :return: (p, report): p like u, bit for bit u when u is in the cone, and the projection's certificate.
+
+    Nothing that is passed in is written to. With JAX the certificate is a dict of arrays.
+    """
+    named = [("u", u), *_named_rows(G)] + ([] if metric is None else [("metric", metric)])
+    kind = common_library(named)
+    if kind == "jax":
+        from .jax import project as jax_project
+
+        return jax_project(u, G, metric, feas_tol=feas_tol, strict=strict)
+    u = plain("u", u, kind)
+    metric = None if metric is None else plain("metric", metric, kind)
+    p = empty_like(u, kind)
+    report = _suture.project(u, rows("G", G, kind), metric, p, feas_tol, strict, threads)
+    return p, report
+
+
+def combine(
+    G: Any,
+    method: str,
+    losses: Sequence[float] | None = None,
+    *,
+    report: bool = False,
+    seed: int = 0,
+    counter: int = 0,
+    threads: int = 0,
+    **options: Any,
+) -> Any:
+    """
+    Combine m gradients into one direction,  a = sum_i w_i g_i.
+
+    :param G: as in :func:`project`.
+    :param method: a name from ``suture.surgery_methods``; docs/surgery.md says what each one does.
+    :param losses: m values; only ``mgda`` with a normalisation by losses needs them.
+    :param report: also return what was found, a :class:`SurgeryReport`.
+    :param seed, counter: for methods that draw (``pcgrad``): both together determine the draw.
+    :param options: of the method, named as in C: ``cagrad_c=0.4``, ``preference=[1, 2]``, ...
+    :return: an array like a row of G; with ``report=True`` (a, SurgeryReport).
+    """
+    kind = common_library(_named_rows(G))
+    if kind == "jax":
+        from .jax import combine as jax_combine
+
+        return jax_combine(G, method, losses, report=report, seed=seed, counter=counter, **options)
+    lines = rows("G", G, kind)
+    if not lines:
+        raise ValueError("G has no rows")
+    a = empty_like(lines[0], kind)
+    found = _suture.combine(lines, method, losses, options, a, seed, counter, threads)
+    return (a, found) if report else a
+
+
+def weights(
+    G: Any = None,
+    method: str = "",
+    losses: Sequence[float] | None = None,
+    *,
+    gram: Any = None,
+    seed: int = 0,
+    counter: int = 0,
+    threads: int = 0,
+    **options: Any,
+) -> Any:
+    """
+    The weights w of :func:`combine` alone, as float64, in an array of the same library as G.
+
+    Either G (as there) or ``gram``, its m x m Gram matrix G G^T, is given.
+    """
+    if (G is None) == (gram is None):
+        raise TypeError("weights() needs either G or gram")
+    if gram is not None:
+        kind = library(gram)
+        K = np.ascontiguousarray(np.asarray(gram.detach().cpu() if kind == "torch" else gram), dtype=np.float64)
+        found = _suture.weights(K, method, losses, options, seed, counter)
+    else:
+        kind = common_library(_named_rows(G))
+        if kind == "jax":
+            from .jax import weights as jax_weights
+
+            return jax_weights(G, method, losses, seed=seed, counter=counter, **options)
+        found = _suture.combine(rows("G", G, kind), method, losses, options, None, seed, counter, threads)
+    w = np.array(found.weights)
+    if kind == "torch":
+        from ._arrays import torch_module
+
+        return torch_module().from_numpy(w)
+    if kind == "jax":
+        import jax.numpy as jnp
+
+        return jnp.asarray(w)
+    return w
+
+
+@dataclass(frozen=True)
+class ConflictReport:
+    """How much m gradients, and a vector if one was given, disagree. Cosines below -1e-6 count as conflicts."""
+
+    norms: tuple[float, ...]  #: of the gradients
+    min_pair_cos: float  #: smallest cosine between two gradients (0 for one loss)
+    conflict_fraction: float  #: share of pairs that conflict
+    alignment: float  #: 2 |mean unit gradient|^2 - 1, in [-1, 1]
+    conflict: bool  #: some pair conflicts
+    cos: tuple[float, ...] | None = None  #: cosines of the vector with each gradient
+    vector_conflict: bool | None = None  #: the vector conflicts with a gradient
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def conflict(G: Any, v: Any = None, *, threads: int = 0) -> ConflictReport:
+    """
+    Figures of the conflict between m gradients and, when v is given, between v and each of them.
+
+    :param G: as in :func:`project`.
+    :param v: a direction, proposal or step of the shape of a row.
+    """
+    named = _named_rows(G) + ([] if v is None else [("v", v)])
+    kind = common_library(named)
+    if kind == "jax":
+        G = [np.asarray(row) for row in G]
+        v = None if v is None else np.asarray(v)
+        kind = "numpy"
+    lines = rows("G", G, kind)
+    found = _suture.combine(lines, "sum", None, {}, None, 0, 0, threads)
+    cos = None
+    if v is not None:
+        cos = _suture.project(plain("v", v, kind), lines, None, None, 0.0, False, threads).cos_u
+    return ConflictReport(
+        norms=found.norms,
+        min_pair_cos=found.min_pair_cos,
+        conflict_fraction=found.conflict_fraction,
+        alignment=found.alignment,
+        conflict=found.min_pair_cos < -1e-6,
+        cos=cos,
+        vector_conflict=None if cos is None else min(cos) < -1e-6,
+    )

@@ -1,0 +1,306 @@
+"""The stateful optimizer for arrays of NumPy and PyTorch, in place."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import Any, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from . import _suture
+from ._arrays import is_jax, is_torch, torch_module
+
+
+def hyper_names(method: str) -> dict[str, Any]:
+    """Hyper-parameters of a method with their defaults."""
+    try:
+        return dict(_suture.optimizer_methods[method])
+    except KeyError:
+        near = difflib.get_close_matches(str(method), list(_suture.optimizer_methods), 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise _suture.InvalidArgumentError(
+            f"there is no optimizer '{method}'{hint}; there are {', '.join(_suture.optimizer_methods)}"
+        ) from None
+
+
+def split_options(method: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Hyper-parameters of groups, and everything else."""
+    known = hyper_names(method)
+    hyper = {k: v for k, v in given.items() if k in known or (k == "betas" and "beta1" in known)}
+    return hyper, {k: v for k, v in given.items() if k not in hyper}
+
+
+def named_tensors(params: Any) -> list[tuple[str, Any]]:
+    """Tensors with their names: of a dict, of pairs (name, tensor), of a list, of one tensor. Names default to
+    'param.<index>' when the optimizer is made."""
+    if isinstance(params, Mapping):
+        return [(str(name), tensor) for name, tensor in params.items()]
+    if isinstance(params, np.ndarray) or is_torch(params):
+        return [("", params)]
+    if is_jax(params):
+        return [("", params)]
+    entries = list(params)
+    return [(str(e[0]), e[1]) if isinstance(e, tuple) and len(e) == 2 and isinstance(e[0], str) else ("", e) for e in entries]
+
+
+class Optimizer:
+    """
+    One object for a whole conflict-free step: gradients of every loss in, updated parameters out.
+
+    :param params: arrays that are updated in place, float32, float64, float16 or bfloat16, of NumPy or PyTorch (CPU): one
+        array, a list, a dict or pairs (name, array), or a list of groups, each a dict with ``params`` and hyper-parameters
+        of its own. They must lie in memory without gaps; any order of the axes is fine.
+    :param method: "sgd", "rmsprop", "adagrad", "adam", "adamw", "nadam", "radam" or "lion".
+    :param n_losses: m, the number of losses, 1 to 64.
+    :param surgery: how m gradients become one direction, a name from ``suture.surgery_methods``.
+    :param align: "gua": the applied step hurts no loss; "none".
+    :param loss_names: names for error texts.
+    :param threads: 0: one per processor. Never changes a bit of the result.
+    :param seed: for methods that draw (``pcgrad``).
+    :param options: hyper-parameters of the method (``lr=1e-3, betas=(0.9, 0.99)``), options of the surgery
+        (``cagrad_c=0.4``), of the step (``metric``, ``rho_m``, ``rho_v``, ``conflict_cos_tol``, ``clip_norm``, ``maximize``,
+        ``strict``, ``check``, ...), and ``schedule={"kind": "cosine", "peak": 1e-3, "total": 10000, "warmup": 100}``; their
+        meaning, defaults and ranges are those of the C library. An unknown name is refused.
+
+    Steps of two optimizers run side by side in two threads; one optimizer serves its callers in turn. The parameters are
+    kept alive; gradients are looked at for the length of a call, never written to, and copied only where they lie in memory
+    otherwise than their parameter.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        method: str = "adam",
+        *,
+        n_losses: int = 1,
+        surgery: str = "sum",
+        align: str = "none",
+        loss_names: Sequence[str] | None = None,
+        threads: int = 0,
+        seed: int = 0,
+        isa: str = "auto",
+        **options: Any,
+    ) -> None:
+        hyper, rest = split_options(method, options)
+        groups = self._groups(params)
+        tensors: list[tuple[str, Any, int]] = []
+        settings = []
+        for k, group in enumerate(groups):
+            own = {key: value for key, value in group.items() if key != "params"}
+            unknown = [key for key in own if key not in split_options(method, own)[0]]
+            if unknown:
+                raise TypeError(f"group {k}: '{unknown[0]}' is no hyper-parameter of {method}")
+            settings.append({**hyper, **own})
+            tensors += [(name, tensor, k) for name, tensor in named_tensors(group["params"])]
+        if not tensors:
+            raise _suture.InvalidArgumentError("no parameters")
+        for k, (name, tensor, group) in enumerate(tensors):
+            tensors[k] = (name or f"param.{k}", tensor, group)
+            self._check_parameter(*tensors[k])
+        self._config = {
+            "method": method,
+            "groups": [sum(1 for t in tensors if t[2] == k) for k in range(len(groups))],
+            "n_losses": n_losses,
+            "surgery": surgery,
+            "align": align,
+            "loss_names": None if loss_names is None else list(loss_names),
+            "threads": threads,
+            "seed": seed,
+            "isa": isa,
+            "options": rest,
+            "hyper": settings,
+        }
+        self._tensors = tensors
+        self._names = [name for name, _, _ in tensors]
+        self._core = _suture.Optimizer(
+            method, tensors, settings, n_losses, loss_names, surgery, {**rest, "align": align}, threads, seed, isa
+        )
+        torch = torch_module()
+        counted = [t for _, t, _ in tensors if is_torch(t) and not t.is_inference()]
+        if counted and hasattr(torch._C, "_increment_version"):
+            self._core.after_step(torch._C._increment_version, counted)
+
+    @staticmethod
+    def _groups(params: Any) -> list[Mapping[str, Any]]:
+        if isinstance(params, Mapping) and "params" in params and not hasattr(params["params"], "dtype"):
+            return [params]
+        if not isinstance(params, Mapping) and not hasattr(params, "dtype"):
+            params = list(params)
+            if params and all(isinstance(entry, Mapping) for entry in params):
+                return params
+        return [{"params": params}]
+
+    @staticmethod
+    def _check_parameter(name: str, tensor: Any, _group: int) -> None:
+        if is_jax(tensor):
+            raise TypeError(f"parameter '{name}' is an array of JAX, which cannot be changed in place; use suture.jax")
+        if is_torch(tensor):
+            if tensor.requires_grad and not tensor.is_leaf:
+                raise ValueError(f"parameter '{name}' is not a leaf: it is computed from others and requires grad")
+        elif not isinstance(tensor, np.ndarray):
+            raise TypeError(
+                f"parameter '{name}' is of type {type(tensor).__name__}; an array of NumPy or a tensor of PyTorch, "
+                "which can be changed in place, is needed"
+            )
+
+    # -- steps --
+
+    def _rows(self, grads: Any) -> list[list[Any]]:
+        m, n = self._core.n_losses, len(self._names)
+        if isinstance(grads, Mapping) or (m == 1 and self._is_row(grads)):
+            grads = [grads]
+        return [self._row(i, row, n) for i, row in enumerate(grads)]
+
+    @staticmethod
+    def _is_row(grads: Any) -> bool:
+        """One loss: the list of its gradients may stand alone."""
+        if isinstance(grads, (list, tuple)):
+            return all(g is None or hasattr(g, "dtype") for g in grads)
+        return False
+
+    def _row(self, i: int, row: Any, n: int) -> list[Any]:
+        if isinstance(row, Mapping):
+            unknown = set(row) - set(self._names)
+            if unknown:
+                raise KeyError(f"gradients of loss {i}: there is no parameter '{sorted(unknown)[0]}'")
+            return [row.get(name) for name in self._names]
+        if n == 1 and (row is None or hasattr(row, "dtype")):
+            return [row]
+        if hasattr(row, "dtype"):
+            raise TypeError(f"gradients of loss {i}: one array, but there are {n} tensors; a list of arrays is needed")
+        return list(row)
+
+    def step(self, grads: Any, losses: Sequence[float] | None = None, *, report: bool = True) -> _suture.Report | None:
+        """
+        One step: state and parameters move.
+
+        :param grads: a list with the gradients of each loss: a list with one array per tensor, or a dict by name; None or
+            a missing name means absent, which is not the same as zero. With one tensor each row may be the array itself,
+            with one loss the row may stand alone.
+        :param losses: m values, for methods that need them.
+        :param report: False: none is made, which saves time with one loss.
+        :return: a :class:`Report`.
+
+        What is refused (:class:`NotFiniteError`, wrong shape, type, device) leaves parameters, state and step count exactly
+        as they were.
+        """
+        return self._core.step(self._rows(grads), losses, report)
+
+    def direction(self, grads: Any, losses: Sequence[float] | None = None) -> tuple[tuple[float, ...], list[np.ndarray]]:
+        """Weights of the surgery in the coming step and the direction that they make, one array per tensor. Nothing is
+        changed."""
+        out = [
+            np.zeros(tuple(t.shape), np.float64 if str(t.dtype).endswith("64") else np.float32) for _, t, _ in self._tensors
+        ]
+        return self._core.direction(self._rows(grads), losses, out), out
+
+    # -- settings --
+
+    @property
+    def n_losses(self) -> int:
+        return self._core.n_losses
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return self._core.steps
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps refused because of non-finite input."""
+        return self._core.skipped_steps
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tensors; state files go by them."""
+        return list(self._names)
+
+    @property
+    def lr(self) -> float:
+        """Rate of the first group."""
+        return self._core.group(0)["lr"]
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self._core.set_lr(float(value), -1)
+
+    def group(self, index: int = 0) -> dict[str, Any]:
+        """Hyper-parameters of a group, as they are now."""
+        return self._core.group(index)
+
+    def set(self, group: int | None = None, **hyper: Any) -> None:
+        """New hyper-parameters, of one group or of all; they act from the next step."""
+        method = self._config["method"]
+        known, unknown = split_options(method, hyper)
+        if unknown:
+            near = difflib.get_close_matches(next(iter(unknown)), list(hyper_names(method)), 1, 0.5)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise TypeError(f"{method} has no hyper-parameter '{next(iter(unknown))}'{hint}")
+        for k in range(len(self._config["groups"])) if group is None else [group]:
+            self._core.set_group(k, {**self._core.group(k), **known})
+
+    def set_align(self, align: str, rho_m: float = 0.1, rho_v: float = 0.03) -> None:
+        """Alignment on ("gua") or off ("none"), and the strengths of realignment."""
+        self._core.set_align(align, rho_m, rho_v)
+
+    def parameters_changed(self) -> None:
+        """Take over float16 and bfloat16 parameters that were written from outside."""
+        self._core.parameters_changed()
+
+    # -- state --
+
+    def state(self, tensor: str | int) -> dict[str, Any]:
+        """The optimizer's memory of one tensor: views that may be written to between steps, and its count of steps."""
+        k = self._names.index(tensor) if isinstance(tensor, str) else tensor
+        slots = {name: self._core.state(name, k) for name in self._core.state_names()}
+        return {"step": self._core.tensor_steps(k), **slots}
+
+    def save(self, path: str | os.PathLike[str], *, include_parameters: bool = True) -> None:
+        """Write everything that is needed to go on with the same bits to a file (safetensors, docs/state-files.md). A crash
+        leaves the old file or the new one, complete."""
+        self._core.save(os.fspath(path), include_parameters)
+
+    def load(
+        self, path: str | os.PathLike[str], *, include_parameters: bool = True, restore_settings: bool = True
+    ) -> None:
+        """Read such a file. What does not fit is refused by name, and nothing is changed."""
+        self._core.load(os.fspath(path), include_parameters, restore_settings)
+
+    def to_bytes(self, *, include_parameters: bool = True) -> bytes:
+        """The same as bytes."""
+        return self._core.to_bytes(include_parameters)
+
+    def from_bytes(self, data: bytes, *, include_parameters: bool = True, restore_settings: bool = True) -> None:
+        self._core.from_bytes(data, include_parameters, restore_settings)
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles hold the parameters and the state, and go on with the same bits."""
+        return _rebuild, (self._tensors, self._config, self._core.to_bytes(False))
+
+    def __repr__(self) -> str:
+        c = self._config
+        return (
+            f"suture.Optimizer({c['method']}, {len(self._names)} tensors, {c['n_losses']} losses, "
+            f"surgery {c['surgery']}, align {c['align']}, step {self.steps})"
+        )
+
+
+def _rebuild(tensors: Iterable[tuple[str, Any, int]], config: Mapping[str, Any], state: bytes) -> Optimizer:
+    groups: list[dict[str, Any]] = [{"params": [], **hyper} for hyper in config["hyper"]]
+    for name, tensor, group in tensors:
+        groups[group]["params"].append((name, tensor))
+    opt = Optimizer(
+        groups,
+        config["method"],
+        n_losses=config["n_losses"],
+        surgery=config["surgery"],
+        align=config["align"],
+        loss_names=config["loss_names"],
+        threads=config["threads"],
+        seed=config["seed"],
+        isa=config["isa"],
+        **config["options"],
+    )
+    opt._core.from_bytes(state, False, True)
+    return opt

@@ -1,0 +1,234 @@
+"""
+Suture for JAX: pure functions that return new arrays, and an optimizer as an optax-style pair of functions. All of them
+work under ``jit``: the library is then called on the host, through ``jax.pure_callback``.
+
+    opt = suture.jax.optimizer("adam", n_losses=2, lr=1e-3, surgery="config", align="gua")
+    state = opt.init(params)
+    updates, state = opt.update([grads0, grads1], state, params)
+    params = optax.apply_updates(params, updates)
+
+A refusal (NaN in a gradient, say) is an exception of suture outside ``jit``; inside, JAX wraps its text into its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, NamedTuple, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _suture
+from ._optimizer import Optimizer as _HostOptimizer
+
+__all__ = ["State", "combine", "optimizer", "project", "weights"]
+
+
+def _call(host: Callable[..., Any], shapes: Any, *args: Any) -> Any:
+    """The host function, at once where the values are known, through a callback where they are traced."""
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree_util.tree_leaves(args)):
+        return jax.pure_callback(host, shapes, *args, vmap_method="sequential")
+    out = host(*jax.tree_util.tree_map(np.asarray, args))
+    return jax.tree_util.tree_map(lambda x, s: jnp.asarray(x, dtype=s.dtype), out, shapes)
+
+
+def _rows(G: Any) -> list[Any]:
+    rows = list(G) if isinstance(G, (list, tuple)) else [G[i] for i in range(G.shape[0])]
+    if not rows:
+        raise ValueError("G has no rows")
+    for i, row in enumerate(rows):
+        if row.dtype != rows[0].dtype or row.dtype not in (jnp.float32, jnp.float64):
+            raise TypeError(f"G[{i}] has elements of type {row.dtype}, G[0] of type {rows[0].dtype}; all rows must be "
+                            "float32 or all float64")
+        if row.shape != rows[0].shape:
+            raise ValueError(f"G[{i}] has shape {row.shape}, G[0] has {rows[0].shape}")
+    return rows
+
+
+def _real() -> Any:
+    """The type of figures: float64 where JAX has it."""
+    return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+
+
+def _struct(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _losses(losses: Any) -> Any:
+    return None if losses is None else jnp.asarray(losses)
+
+
+_SURGERY = ("weights", "norms", "cos_a")
+_SURGERY_SCALARS = ("norm_a", "min_cos", "min_pair_cos", "conflict_fraction", "alignment")
+_CONE = ("lambda", "slack", "cos_u", "cos_p")
+_CONE_SCALARS = ("primal", "dual", "complementarity", "gap", "relative_change", "distance2")
+
+
+def _figures(names: Sequence[str], scalars: Sequence[str], m: int) -> dict[str, jax.ShapeDtypeStruct]:
+    shapes = {name: jax.ShapeDtypeStruct((m,), _real()) for name in names}
+    shapes.update({name: jax.ShapeDtypeStruct((), _real()) for name in scalars})
+    return shapes
+
+
+def _values(report: Any, shapes: dict[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray]:
+    found = report.to_dict()
+    return {name: np.asarray(found[name], dtype=shape.dtype) for name, shape in shapes.items()}
+
+
+def project(
+    u: Any, G: Any, metric: Any = None, *, feas_tol: float = 0.0, strict: bool = False
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """As :func:`suture.project`; the certificate is a dict of arrays."""
+    rows = _rows(G)
+    for name, x in (("u", u), ("metric", metric)):
+        if x is not None and (x.dtype != rows[0].dtype or x.shape != rows[0].shape):
+            raise TypeError(f"{name} is {x.dtype} of shape {x.shape}, G[0] {rows[0].dtype} of shape {rows[0].shape}")
+    shapes = _figures(_CONE, _CONE_SCALARS, len(rows))
+
+    def host(u: Any, rows: Any, metric: Any) -> Any:
+        u = np.ascontiguousarray(u)
+        p = np.empty_like(u)
+        metric = None if metric is None else np.asarray(metric)
+        report = _suture.project(u, [np.asarray(g) for g in rows], metric, p, feas_tol, strict, 0)
+        return p, _values(report, shapes)
+
+    return _call(host, (_struct(u), shapes), u, rows, metric)
+
+
+def combine(
+    G: Any,
+    method: str,
+    losses: Any = None,
+    *,
+    report: bool = False,
+    seed: int = 0,
+    counter: Any = 0,
+    **options: Any,
+) -> Any:
+    """As :func:`suture.combine`; ``counter`` may be traced. The report is a dict of arrays."""
+    rows = _rows(G)
+    shapes = _figures(_SURGERY, _SURGERY_SCALARS, len(rows))
+
+    def host(rows: Any, losses: Any, counter: Any) -> Any:
+        rows = [np.asarray(g) for g in rows]
+        a = np.empty(rows[0].shape, rows[0].dtype)
+        given = None if losses is None else [float(x) for x in np.asarray(losses)]
+        found = _suture.combine(rows, method, given, options, a, seed, int(counter), 0)
+        return a, _values(found, shapes)
+
+    a, figures = _call(host, (_struct(rows[0]), shapes), rows, _losses(losses), jnp.asarray(counter))
+    return (a, figures) if report else a
+
+
+def weights(G: Any, method: str, losses: Any = None, *, seed: int = 0, counter: Any = 0, **options: Any) -> jax.Array:
+    """The weights alone."""
+    return combine(G, method, losses, report=True, seed=seed, counter=counter, **options)[1]["weights"]
+
+
+class State(NamedTuple):
+    """State of :func:`optimizer`: the bytes of a state file in an array of fixed length, and how many they are."""
+
+    data: jax.Array
+    size: jax.Array
+
+
+class _Pair(NamedTuple):
+    init: Callable[..., Any]
+    update: Callable[..., Any]
+
+
+class _Worker:
+    """An optimizer on the host for one structure of parameters. It remembers the state that it gave out last; any other
+    state is loaded first, so that the functions stay pure."""
+
+    def __init__(self, names: list[str], structs: list[Any], settings: dict[str, Any]) -> None:
+        self.params = [np.zeros(s.shape, s.dtype) for s in structs]
+        self.opt = _HostOptimizer(list(zip(names, self.params)), **settings)
+        self.last = self.opt.to_bytes(include_parameters=False)
+        self.initial = self.last
+        # Counts in the header grow by some digits.
+        self.room = len(self.last) + 512
+        self.lock = threading.Lock()
+
+    def pad(self, data: bytes) -> np.ndarray:
+        out = np.zeros(self.room, np.uint8)
+        out[: len(data)] = np.frombuffer(data, np.uint8)
+        return out
+
+    def step(self, data: np.ndarray, size: Any, params: Any, rows: Any, losses: Any, lr: Any) -> Any:
+        with self.lock:
+            given = np.asarray(data)[: int(size)].tobytes()
+            for mine, theirs in zip(self.params, params):
+                np.copyto(mine, theirs)
+            if given != self.last:
+                self.opt.from_bytes(given, include_parameters=False)
+                self.last = given
+            if lr is not None:
+                self.opt.lr = float(lr)
+            given_losses = None if losses is None else [float(x) for x in np.asarray(losses)]
+            self.opt.step([[np.asarray(g) for g in row] for row in rows], given_losses, report=False)
+            updates = [mine - np.asarray(theirs) for mine, theirs in zip(self.params, params)]
+            self.last = self.opt.to_bytes(include_parameters=False)
+            return updates, self.pad(self.last), np.int32(len(self.last))
+
+
+def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> Any:
+    """
+    The whole step as a pair (init, update), an ``optax.GradientTransformationExtraArgs`` where optax is installed.
+
+    ``init(params)`` gives the state, ``update(grads, state, params, losses=None, lr=None)`` the updates to add to the
+    parameters, and the new state. ``grads`` is a list with one tree like ``params`` per loss (with one loss the tree itself);
+    float32 and float64. The state is as large as the moments; each call copies it and the parameters once.
+
+    :param settings: as for :class:`suture.Optimizer`.
+    """
+    settings = {"method": method, "n_losses": n_losses, **settings}
+    workers: dict[Any, _Worker] = {}
+    guard = threading.Lock()
+
+    def worker(params: Any) -> _Worker:
+        leaves, tree = jax.tree_util.tree_flatten(params)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+            if leaf.dtype not in (jnp.float32, jnp.float64):
+                raise TypeError(f"parameter {jax.tree_util.keystr(path)} is {leaf.dtype}; float32 and float64 are possible")
+        key = tree, tuple((x.shape, str(x.dtype)) for x in leaves)
+        with guard:
+            if key not in workers:
+                names = [jax.tree_util.keystr(path) or "params" for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+                workers[key] = _Worker(names, [_struct(x) for x in leaves], settings)
+            return workers[key]
+
+    def init(params: Any) -> State:
+        w = worker(params)
+        return State(jnp.asarray(w.pad(w.initial)), jnp.asarray(len(w.initial), jnp.int32))
+
+    def update(grads: Any, state: State, params: Any = None, *, losses: Any = None, lr: Any = None, **_: Any) -> Any:
+        if params is None:
+            raise ValueError("update() needs the parameters: opt.update(grads, state, params)")
+        leaves, tree = jax.tree_util.tree_flatten(params)
+        w = worker(params)
+        if n_losses == 1 and jax.tree_util.tree_structure(grads) == tree:
+            grads = [grads]
+        if not isinstance(grads, (list, tuple)) or len(grads) != n_losses:
+            raise ValueError(f"grads must be a list of {n_losses} trees like params, one per loss")
+        rows = []
+        for i, row in enumerate(grads):
+            if jax.tree_util.tree_structure(row) != tree:
+                raise ValueError(f"the gradients of loss {i} are not a tree like params")
+            row = jax.tree_util.tree_leaves(row)
+            for (path, p), g in zip(jax.tree_util.tree_leaves_with_path(params), row):
+                if g.dtype != p.dtype or g.shape != p.shape:
+                    raise TypeError(f"the gradient of loss {i} in {jax.tree_util.keystr(path)} is {g.dtype} of shape "
+                                    f"{g.shape}, the parameter {p.dtype} of shape {p.shape}")
+            rows.append(row)
+        shapes = ([_struct(x) for x in leaves], _struct(state.data), _struct(state.size))
+        lr = None if lr is None else jnp.asarray(lr)
+        updates, data, size = _call(w.step, shapes, state.data, state.size, leaves, rows, _losses(losses), lr)
+        return jax.tree_util.tree_unflatten(tree, updates), State(data, size)
+
+    try:
+        import optax
+    except ImportError:
+        return _Pair(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)
