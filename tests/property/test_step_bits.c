@@ -89,6 +89,7 @@ static void threads_and_instruction_sets(void **state)
                 /* ConFIG may take its sums in double, plain sums are sure to conflict. */
                 const bool plain = (variant + k / 2) % 2 == 0;
                 spec.config.surgery.method = plain ? SUT_SURGERY_SUM : SUT_SURGERY_CONFIG;
+                spec.config.strict = (variant + method + k) % 3 == 0;
                 /* Long ones go through the pool; some of the combinations are enough for it. */
                 const bool is_long = (variant + method + k) % STEP_ROUNDS(3, 10) == 0;
                 step_spec_lengths(&spec, 4, is_long ? long_tensors : short_tensors);
@@ -116,6 +117,7 @@ static void stages_and_reports(void **state)
                 spec.config.n_losses = losses[k % 4];
                 spec.config.metric = (sut_metric)(k / 4 % 2);
                 spec.dtype = k / 8 % 2 ? SUT_DTYPE_F32 : SUT_DTYPE_F64;
+                spec.config.strict = k / 2 % 2;
                 if (k / 16) {
                     spec.config.align = SUT_ALIGN_NONE;
                     spec.config.surgery.method = k % 2 ? SUT_SURGERY_SUM : SUT_SURGERY_UPGRAD;

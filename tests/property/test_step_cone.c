@@ -261,6 +261,7 @@ static worst every_method(int kind, sut_dtype dtype, int rounds)
                 spec.config.hyper.eps = bits & 1 ? 1e-8 : spec.config.hyper.eps;
                 spec.theta_scale = bits & 2 ? 1 : 0;
                 spec.config.maximize = bits & 4 ? 1 : 0;
+                spec.config.strict = bits & 16 ? 1 : 0;
                 /* Up to 1e20, but not so far that squares overflow the state. */
                 const double top = dtype == SUT_DTYPE_F32 && has_squares(&spec) ? 14 : 20;
                 const double scale = bits & 8 ? pow(10, (20 + top) * test_uniform(&r) - 20) : 1;
