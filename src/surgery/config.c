@@ -80,7 +80,8 @@ static bool solve_full_rank(const double *C, const live_rows *live, double *L, d
     for (int i = 0; i < n; ++i)
         if (!sut_cholesky_append(L, n, i, C + (size_t)i * (size_t)n, C[(size_t)i * (size_t)(n + 1)], 0.0))
             return false;
-    if (!(sut_cholesky_inverse_trace(L, n, n, r) < 1.0 / (16.0 * n * n * SUT_EPS))) /* lambda_max <= n */
+    const double trace = sut_cholesky_inverse_trace(L, n, n, r);
+    if (!(trace < 1.0 / (16.0 * n * n * SUT_EPS))) /* lambda_max <= n */
         return false;
     for (int i = 0; i < n; ++i)
         x[i] = live->omega[i];
@@ -94,6 +95,12 @@ static bool solve_full_rank(const double *C, const live_rows *live, double *L, d
     sut_cholesky_solve(L, n, n, r);
     for (int i = 0; i < n; ++i)
         x[i] += r[i];
+    if (trace > SUT_NEARLY_DEPENDENT) {
+        sut_residual(C, n, live->omega, x, r);
+        sut_cholesky_solve(L, n, n, r);
+        for (int i = 0; i < n; ++i)
+            x[i] += r[i];
+    }
     return true;
 }
 
@@ -120,6 +127,8 @@ static bool solve_direction(const sut_surgery_problem *problem, const live_rows 
     sut_jacobi(L, n, V, values);
     const double threshold = sut_rank_threshold(values, n, SUT_EPS);
     *rank = sut_pseudo_solve(V, values, n, threshold, live->omega, x);
+    if (*rank == n)
+        sut_refine(C, V, values, n, live->omega, x);
     double norm2 = 0.0, omega2 = 0.0;
     for (int i = 0; i < n; ++i) {
         Cx[i] = 0.0;

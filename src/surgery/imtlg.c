@@ -30,7 +30,8 @@ static bool solve_full_rank(const sut_surgery_problem *problem, double *v, doubl
     for (int i = 0; i < m; ++i)
         if (!sut_cholesky_append(L, m, i, C + (size_t)i * (size_t)m, 1.0, 0.0))
             return false;
-    if (!(sut_cholesky_inverse_trace(L, m, m, r) < 1.0 / (m * (double)m * SUT_EPS)))
+    const double trace = sut_cholesky_inverse_trace(L, m, m, r);
+    if (!(trace < 1.0 / (m * (double)m * SUT_EPS)))
         return false;
     for (int i = 0; i < m; ++i)
         v[i] = 1.0;
@@ -43,7 +44,18 @@ static bool solve_full_rank(const sut_surgery_problem *problem, double *v, doubl
     }
     sut_cholesky_solve(L, m, m, r);
     for (int i = 0; i < m; ++i)
-        v[i] = (v[i] + r[i]) / problem->d[i];
+        v[i] += r[i];
+    for (int round = 0; round < 3 && trace > SUT_NEARLY_DEPENDENT; ++round) {
+        double ones[SUT_MAX_LOSSES];
+        for (int i = 0; i < m; ++i)
+            ones[i] = 1.0;
+        sut_residual(C, m, ones, v, r);
+        sut_cholesky_solve(L, m, m, r);
+        for (int i = 0; i < m; ++i)
+            v[i] += r[i];
+    }
+    for (int i = 0; i < m; ++i)
+        v[i] /= problem->d[i];
     *largest = problem->trace;
     return true;
 }
@@ -62,6 +74,7 @@ static void solve_by_eigenvalues(const sut_surgery_problem *problem, double *v, 
             ones[i] = 1.0;
         *rank = sut_pseudo_solve(V, values, m, sut_rank_threshold(values, m, SUT_EPS), ones, v);
         if (*rank == m) {
+            sut_refine(problem->C, V, values, m, ones, v);
             for (int i = 0; i < m; ++i)
                 v[i] /= problem->d[i];
             return;

@@ -152,9 +152,39 @@ static void powers_of_two(void **state)
     assert_int_equal(sut_exponent(0x1p-1060), -1023);
 }
 
+/* A = 1 1^T + 2^-40 I and a right-hand side whose sum is 0: x = 2^40 rhs exactly. */
+static void refinement_of_nearly_dependent_rows(void **state)
+{
+    (void)state;
+    enum { M = 12 };
+    double A[M * M], L[M * M], V[M * M], values[M], rhs[M], x[M], r[M], plain = 0, refined = 0;
+    for (int i = 0; i < M; ++i) {
+        rhs[i] = i - 0.5 * (M - 1);
+        for (int j = 0; j < M; ++j)
+            A[i * M + j] = i == j ? 1 + 0x1p-40 : 1;
+    }
+    memcpy(L, A, sizeof A);
+    sut_jacobi(L, M, V, values);
+    assert_int_equal(sut_pseudo_solve(V, values, M, sut_rank_threshold(values, M, SUT_EPS), rhs, x), M);
+    for (int i = 0; i < M; ++i)
+        plain = fmax(plain, fabs(x[i] - 0x1p40 * rhs[i]));
+    sut_refine(A, V, values, M, rhs, x);
+    for (int i = 0; i < M; ++i)
+        refined = fmax(refined, fabs(x[i] - 0x1p40 * rhs[i]));
+    /* The rounding of x is 2^-10 or so, that of A x as much as 1: with it the residual would say nothing. */
+    assert_true(plain > 1e6);
+    assert_true(refined <= 1e-3);
+    for (int i = 0; i < M; ++i)
+        x[i] = 0x1p40 * rhs[i] + (i == 3 ? 1 : 0);
+    sut_residual(A, M, rhs, x, r);
+    for (int i = 0; i < M; ++i)
+        assert_true(r[i] == -A[3 * M + i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refinement_of_nearly_dependent_rows),
         cmocka_unit_test(cholesky_grows_shrinks_and_solves),
         cmocka_unit_test(cholesky_refuses_a_dependent_row),
         cmocka_unit_test(inverse_trace_bounds_the_smallest_eigenvalue),
