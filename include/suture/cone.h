@@ -75,7 +75,7 @@ static inline void sut_cone_config_init(sut_cone_config *config)
  * @param ctx     Borrowed.
  * @param config  Borrowed. NULL: defaults.
  * @param grads   m pointers, each to n elements of `dtype`. Read only.
- * @param m, n    1 <= m <= SUT_MAX_LOSSES; n >= 1.
+ * @param m, n    1 <= m <= SUT_MAX_LOSSES; 1 <= n <= INT64_MAX / 8.
  * @param dtype   f32 or f64, of gradients, u, metric and p alike.
  * @param u       n elements.
  * @param metric  n elements delta_j > 0 (Inf freezes coordinate j: p_j = u_j). NULL: Euclidean.
@@ -83,7 +83,8 @@ static inline void sut_cone_config_init(sut_cone_config *config)
  * @param report  Out, initialised by sut_cone_report_init(). NULL: not wanted.
  *
  * @return SUT_OK, or an error with nothing written: SUT_ERROR_NOT_FINITE (names the loss or argument, and the index),
- *         SUT_ERROR_INVALID_ARGUMENT, SUT_ERROR_OUT_OF_RANGE, SUT_ERROR_OUT_OF_MEMORY.
+ *         SUT_ERROR_INVALID_ARGUMENT, SUT_ERROR_UNSUPPORTED (dtype), SUT_ERROR_OUT_OF_MEMORY; SUT_ERROR_OUT_OF_RANGE (m, an
+ *         option or an entry of the metric; a metric that spans too many orders of magnitude; a p too long for `dtype`).
  */
 SUT_API sut_status sut_cone_project(sut_context *ctx, const sut_cone_config *config, const void *const *grads, int m,
                                     int64_t n, sut_dtype dtype, const void *u, const void *metric, void *p,

@@ -146,7 +146,7 @@ static inline void sut_surgery_report_init(sut_surgery_report *report)
  * @param ctx     Borrowed.
  * @param config  Borrowed for the call. NULL is not allowed: the method is in it.
  * @param grads   m pointers, each to n elements of `dtype` in the memory of the back end. Read only, not kept.
- * @param m, n    1 <= m <= SUT_MAX_LOSSES; n >= 1.
+ * @param m, n    1 <= m <= SUT_MAX_LOSSES; 1 <= n <= INT64_MAX / 8.
  * @param dtype   f32 or f64.
  * @param losses  m finite values, or NULL; needed by mgda with a `loss` normalisation (then > 0).
  * @param counter Number of calls so far, for methods that draw: seed and counter determine the draw.
@@ -155,7 +155,9 @@ static inline void sut_surgery_report_init(sut_surgery_report *report)
  *
  * @return SUT_OK, or an error with nothing written: SUT_ERROR_NOT_FINITE (the text names the loss and the index),
  *         SUT_ERROR_UNDEFINED (nash, when 0 lies in the convex hull of the gradients), SUT_ERROR_INVALID_ARGUMENT,
- *         SUT_ERROR_OUT_OF_RANGE, SUT_ERROR_OUT_OF_MEMORY.
+ *         SUT_ERROR_OUT_OF_RANGE (m or an option, by name; losses that are not positive where a normalisation divides by them;
+ *         entries of `out` could overflow `dtype`; a weight would leave the range of doubles, as nash's, about 1/|g_i|, do
+ *         for gradients shorter than 1e-308), SUT_ERROR_UNSUPPORTED (dtype), SUT_ERROR_OUT_OF_MEMORY.
  */
 SUT_API sut_status sut_surgery_direction(sut_context *ctx, const sut_surgery_config *config, const void *const *grads,
                                          int m, int64_t n, sut_dtype dtype, const double *losses, uint64_t counter,

@@ -75,6 +75,9 @@ prefix="$work/a prefix"
 expect yes "install" "$cmake" --install "$build" --prefix "$prefix"
 everything
 
+pages=$(dirname "$(find "$prefix" -name README.md)")
+expect yes "links of the installed pages" sh "$source/tests/docs/links.sh" "$pages"
+
 for wrong in 9.0 0.0.1; do
     expect no "version $wrong is refused" "$cmake" -S "$consumer" -B "$work/wrong" -DCMAKE_PREFIX_PATH="$prefix" \
         -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DVERSION="$wrong" -DCOMPONENT=shared
@@ -96,6 +99,7 @@ prefix="$work/gone again"
 expect yes "install" "$cmake" --install "$build" --prefix "$prefix"
 expect yes "uninstall" "$cmake" "-DMANIFEST=$manifest" -P "$source/cmake/SutureUninstall.cmake"
 expect no "uninstall leaves nothing" sh -c "find '$prefix' ! -type d | grep ."
+expect no "uninstall leaves no directory of its own" sh -c "find '$prefix' -name suture | grep ."
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 20 ]
