@@ -488,6 +488,14 @@ static void creation(void **state)
     tensors[1] = tensors[0];
     tensors[1].name = "gamma", tensors[1].data = theta_a + 2, tensors[1].shape[0] = 2; /* a part of it */
     NOT_CREATED(INVALID, "alpha");
+    for (int shared = 0; shared < 2; shared++) { /* one f16 element, at either end */
+        static uint16_t halves[8];
+        tensors[0] =
+            (sut_tensor){.data = halves + 2, .dtype = SUT_DTYPE_F16, .n_dims = 1, .shape = {3}, .name = "half"};
+        tensors[1] = tensors[0];
+        tensors[1].name = "other", tensors[1].data = shared ? halves + 4 : halves;
+        NOT_CREATED(INVALID, "half");
+    }
     theta_b[1] = NAN;
     NOT_CREATED(SUT_ERROR_NOT_FINITE, "beta");
     theta_b[1] = INFINITY;
