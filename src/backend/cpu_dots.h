@@ -33,6 +33,16 @@
 #define SUT_VECTOR 16
 #endif
 
+/* Before a loop: unroll it; its iterations are independent. */
+#if defined(__clang__)
+#define SUT_UNROLL(times) _Pragma("clang loop unroll(full)")
+#define SUT_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SUT_PRAGMA(text) _Pragma(#text)
+#define SUT_UNROLL(times) SUT_PRAGMA(GCC unroll times)
+#define SUT_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #define SUT_INLINE static inline __attribute__((always_inline, unused))
 
 typedef float sut_vector_float __attribute__((vector_size(SUT_VECTOR), aligned(4), may_alias));
@@ -190,20 +200,19 @@ static inline double sut_fold(const double *lanes)
             sut_pad_##kind(in, INPUTS, full, n, rest, padded);                                                   \
         for (int first = 0; first < SUT_LANES; first += TOGETHER * W) {                                          \
             sut_vector_##kind sums[TOGETHER][S];                                                                 \
-            _Pragma("GCC unroll 8") for (int v = 0; v < TOGETHER; ++v)                                           \
-                _Pragma("GCC unroll 16") for (int s = 0; s < (S); ++s) sums[v][s] =                              \
-                    sut_start_##kind(lanes[s] + first + v * W);                                                  \
+            SUT_UNROLL(8)                                                                                        \
+            for (int v = 0; v < TOGETHER; ++v) SUT_UNROLL(16) for (int s = 0; s < (S); ++s) sums[v][s] =         \
+                sut_start_##kind(lanes[s] + first + v * W);                                                      \
             for (int64_t block = first; block < full; block += SUT_LANES) {                                      \
                 if ((STREAMS) && ahead && first == 0)                                                            \
-                    _Pragma("GCC unroll 4") for (int i = 0; i < (STREAMS); ++i)                                  \
-                        __builtin_prefetch(in[i] + block + ahead);                                               \
-                _Pragma("GCC unroll 8") for (int v = 0; v < TOGETHER; ++v) STEP(sums[v], in, block + v * W);     \
+                    SUT_UNROLL(4) for (int i = 0; i < (STREAMS); ++i) __builtin_prefetch(in[i] + block + ahead); \
+                SUT_UNROLL(8) for (int v = 0; v < TOGETHER; ++v) STEP(sums[v], in, block + v * W);               \
             }                                                                                                    \
             if (full < n)                                                                                        \
-                _Pragma("GCC unroll 8") for (int v = 0; v < TOGETHER; ++v) STEP(sums[v], padded, first + v * W); \
-            _Pragma("GCC unroll 8") for (int v = 0; v < TOGETHER; ++v)                                           \
-                _Pragma("GCC unroll 16") for (int s = 0; s < (S); ++s)                                           \
-                    sut_end_##kind(sums[v][s], lanes[s] + first + v * W);                                        \
+                SUT_UNROLL(8) for (int v = 0; v < TOGETHER; ++v) STEP(sums[v], padded, first + v * W);           \
+            SUT_UNROLL(8)                                                                                        \
+            for (int v = 0; v < TOGETHER; ++v) SUT_UNROLL(16) for (int s = 0; s < (S); ++s)                      \
+                sut_end_##kind(sums[v][s], lanes[s] + first + v * W);                                            \
         }                                                                                                        \
     }
 
@@ -213,18 +222,18 @@ static inline double sut_fold(const double *lanes)
                                                        int64_t k)                                                  \
     {                                                                                                              \
         sut_vector_##kind x[NX];                                                                                   \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (NX); ++i)                                                     \
+        SUT_UNROLL(4) for (int i = 0; i < (NX); ++i)                                                               \
         {                                                                                                          \
             x[i] = sut_read_##kind(in[i] + k);                                                                     \
             SUT_HOLD(x[i]);                                                                                        \
         }                                                                                                          \
-        _Pragma("GCC unroll 8") for (int j = 0; j < (NY); ++j)                                                     \
+        SUT_UNROLL(8) for (int j = 0; j < (NY); ++j)                                                               \
         {                                                                                                          \
             sut_vector_##kind y = sut_read_##kind(in[(NX) + j] + k);                                               \
             if ((NX) > 1)                                                                                          \
                 SUT_HOLD(y);                                                                                       \
-            _Pragma("GCC unroll 4") for (int i = 0; i < (NX); ++i) sum[i * (NY) + j] =                             \
-                sut_add_inputs_##kind(sum[i * (NY) + j], x[i], y);                                                 \
+            SUT_UNROLL(4)                                                                                          \
+            for (int i = 0; i < (NX); ++i) sum[i * (NY) + j] = sut_add_inputs_##kind(sum[i * (NY) + j], x[i], y);  \
         }                                                                                                          \
     }                                                                                                              \
     SUT_SUMS(kind, sut_tile_##NX##_##NY##_##kind, NX + NY, 0, NX * NY, sut_tile_step_##NX##_##NY##_##kind)
@@ -236,13 +245,13 @@ static inline double sut_fold(const double *lanes)
     {                                                                                                        \
         sut_vector_##kind w = sut_read_##kind(in[(NX) + (NY)] + k), x[NX];                                   \
         SUT_HOLD(w);                                                                                         \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (NX); ++i) x[i] = sut_read_##kind(in[i] + k) * w;        \
-        _Pragma("GCC unroll 8") for (int j = 0; j < (NY); ++j)                                               \
+        SUT_UNROLL(4) for (int i = 0; i < (NX); ++i) x[i] = sut_read_##kind(in[i] + k) * w;                  \
+        SUT_UNROLL(8) for (int j = 0; j < (NY); ++j)                                                         \
         {                                                                                                    \
             sut_vector_##kind y = sut_read_##kind(in[(NX) + j] + k);                                         \
             if ((NX) > 1)                                                                                    \
                 SUT_HOLD(y);                                                                                 \
-            _Pragma("GCC unroll 4") for (int i = 0; i < (NX); ++i) sum[i * (NY) + j] += x[i] * y;            \
+            SUT_UNROLL(4) for (int i = 0; i < (NX); ++i) sum[i * (NY) + j] += x[i] * y;                      \
         }                                                                                                    \
     }                                                                                                        \
     SUT_SUMS(kind, sut_metric_tile_##NX##_##NY##_##kind, NX + NY + 1, 0, NX * NY,                            \
@@ -254,11 +263,12 @@ static inline double sut_fold(const double *lanes)
                                                    int64_t k)                                                  \
     {                                                                                                          \
         sut_vector_##kind x[M];                                                                                \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (M); ++i)                                                  \
+        SUT_UNROLL(4) for (int i = 0; i < (M); ++i)                                                            \
         {                                                                                                      \
             x[i] = sut_read_##kind(in[i] + k);                                                                 \
             SUT_HOLD(x[i]);                                                                                    \
-            _Pragma("GCC unroll 4") for (int j = 0; j <= i; ++j) sum[i * (i + 1) / 2 + j] =                    \
+            SUT_UNROLL(4)                                                                                      \
+            for (int j = 0; j <= i; ++j) sum[i * (i + 1) / 2 + j] =                                            \
                 sut_add_inputs_##kind(sum[i * (i + 1) / 2 + j], x[i], x[j]);                                   \
         }                                                                                                      \
     }                                                                                                          \
@@ -271,12 +281,12 @@ static inline double sut_fold(const double *lanes)
     {                                                                                                                 \
         const sut_vector_##kind w = sut_read_##kind(in[M] + k);                                                       \
         sut_vector_##kind x[M];                                                                                       \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (M); ++i)                                                         \
+        SUT_UNROLL(4) for (int i = 0; i < (M); ++i)                                                                   \
         {                                                                                                             \
             x[i] = sut_read_##kind(in[i] + k);                                                                        \
             SUT_HOLD(x[i]);                                                                                           \
             const sut_vector_##kind weighted = x[i] * w;                                                              \
-            _Pragma("GCC unroll 4") for (int j = 0; j <= i; ++j) sum[i * (i + 1) / 2 + j] += weighted * x[j];         \
+            SUT_UNROLL(4) for (int j = 0; j <= i; ++j) sum[i * (i + 1) / 2 + j] += weighted * x[j];                   \
         }                                                                                                             \
     }                                                                                                                 \
     SUT_SUMS(kind, sut_metric_triangle_##M##_##kind, M + 1, 0, M * (M + 1) / 2, sut_metric_triangle_step_##M##_##kind)
@@ -299,23 +309,23 @@ static inline double sut_fold(const double *lanes)
  * Everything that a proposal of M losses is asked for, in one go. Inputs u, D, 1/D, g_1..g_M; sums u.u, u.(D u), u.g_i and
  * the packed triangle g_i.(1/D g_j).
  */
-#define SUT_PROPOSAL_SUMS(kind, M)                                                                               \
-    SUT_INLINE void sut_proposal_step_##M##_##kind(sut_vector_##kind *sum, const sut_stored_##kind *const *in,   \
-                                                   int64_t k)                                                    \
-    {                                                                                                            \
-        const sut_vector_##kind u = sut_read_##kind(in[0] + k), w = sut_read_##kind(in[2] + k);                  \
-        sum[0] = sut_add_inputs_##kind(sum[0], u, u);                                                            \
-        sum[1] += u * SUT_WHERE(kind, u != 0, u * sut_read_##kind(in[1] + k));                                   \
-        sut_vector_##kind g[M];                                                                                  \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (M); ++i)                                                    \
-        {                                                                                                        \
-            g[i] = sut_read_##kind(in[3 + i] + k);                                                               \
-            SUT_HOLD(g[i]);                                                                                      \
-            sum[2 + i] = sut_add_inputs_##kind(sum[2 + i], u, g[i]);                                             \
-            const sut_vector_##kind x = g[i] * w;                                                                \
-            _Pragma("GCC unroll 4") for (int j = 0; j <= i; ++j) sum[2 + (M) + i * (i + 1) / 2 + j] += x * g[j]; \
-        }                                                                                                        \
-    }                                                                                                            \
+#define SUT_PROPOSAL_SUMS(kind, M)                                                                             \
+    SUT_INLINE void sut_proposal_step_##M##_##kind(sut_vector_##kind *sum, const sut_stored_##kind *const *in, \
+                                                   int64_t k)                                                  \
+    {                                                                                                          \
+        const sut_vector_##kind u = sut_read_##kind(in[0] + k), w = sut_read_##kind(in[2] + k);                \
+        sum[0] = sut_add_inputs_##kind(sum[0], u, u);                                                          \
+        sum[1] += u * SUT_WHERE(kind, u != 0, u * sut_read_##kind(in[1] + k));                                 \
+        sut_vector_##kind g[M];                                                                                \
+        SUT_UNROLL(4) for (int i = 0; i < (M); ++i)                                                            \
+        {                                                                                                      \
+            g[i] = sut_read_##kind(in[3 + i] + k);                                                             \
+            SUT_HOLD(g[i]);                                                                                    \
+            sum[2 + i] = sut_add_inputs_##kind(sum[2 + i], u, g[i]);                                           \
+            const sut_vector_##kind x = g[i] * w;                                                              \
+            SUT_UNROLL(4) for (int j = 0; j <= i; ++j) sum[2 + (M) + i * (i + 1) / 2 + j] += x * g[j];         \
+        }                                                                                                      \
+    }                                                                                                          \
     SUT_SUMS(kind, sut_proposal_sums_##M##_##kind, 3 + M, 0, 2 + M + M * (M + 1) / 2, sut_proposal_step_##M##_##kind)
 
 /* An update p beside its proposal u: inputs u, p, g_1..g_M; sums p.p, p.u, |p - u|^2, p.g_i. */
@@ -328,7 +338,8 @@ static inline double sut_fold(const double *lanes)
         sum[0] = sut_add_inputs_##kind(sum[0], p, p);                                                        \
         sum[1] = sut_add_inputs_##kind(sum[1], p, u);                                                        \
         sum[2] += difference * difference;                                                                   \
-        _Pragma("GCC unroll 4") for (int i = 0; i < (M); ++i) sum[3 + i] =                                   \
+        SUT_UNROLL(4)                                                                                        \
+        for (int i = 0; i < (M); ++i) sum[3 + i] =                                                           \
             sut_add_inputs_##kind(sum[3 + i], p, sut_read_##kind(in[2 + i] + k));                            \
     }                                                                                                        \
     SUT_SUMS(kind, sut_update_sums_##M##_##kind, 2 + M, 0, 3 + M, sut_update_step_##M##_##kind)

@@ -76,17 +76,17 @@ typedef struct SUT_T(kernels) {
         }
 
 /* BODY for each k, in strips of the 16 lanes: the compiler turns a strip into vectors. */
-#define SUT_STRIPS(BODY)                                         \
-    for (; strip + SUT_LANES <= n; strip += SUT_LANES) {         \
-        SUT_FETCH                                                \
-        _Pragma("GCC ivdep") for (int l = 0; l < SUT_LANES; ++l) \
-        {                                                        \
-            const int64_t k = strip + l;                         \
-            BODY                                                 \
-        }                                                        \
-    }                                                            \
-    for (int64_t k = strip; k < n; ++k) {                        \
-        BODY                                                     \
+#define SUT_STRIPS(BODY)                                    \
+    for (; strip + SUT_LANES <= n; strip += SUT_LANES) {    \
+        SUT_FETCH                                           \
+        SUT_INDEPENDENT for (int l = 0; l < SUT_LANES; ++l) \
+        {                                                   \
+            const int64_t k = strip + l;                    \
+            BODY                                            \
+        }                                                   \
+    }                                                       \
+    for (int64_t k = strip; k < n; ++k) {                   \
+        BODY                                                \
     }
 
 #define SUT_LOAD                               \
@@ -234,7 +234,7 @@ typedef struct SUT_T(kernels) {
     const SUT_REAL *in[(N) + (ROWS)];                                                                                 \
     for (; strip + SUT_LANES <= n; strip += SUT_LANES) {                                                              \
         SUT_FETCH                                                                                                     \
-        _Pragma("GCC ivdep") for (int l = 0; l < SUT_LANES; ++l)                                                      \
+        SUT_INDEPENDENT for (int l = 0; l < SUT_LANES; ++l)                                                           \
         {                                                                                                             \
             const int64_t k = strip + l;                                                                              \
             BODY                                                                                                      \
@@ -258,17 +258,18 @@ typedef struct SUT_T(kernels) {
         for (int i = 0; i < (N) + (ROWS); ++i)                                                                        \
             in[i] =                                                                                                   \
                 i < (N) ? now[i] : memcpy(rest[i - (N)], b->g[i - (N)] + strip, (size_t)(n - strip) * sizeof **rest); \
-        _Pragma("GCC unroll 4") for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W);                            \
+        SUT_UNROLL(4) for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W);                                      \
     }                                                                                                                 \
-    _Pragma("GCC unroll 4") for (int v = 0; v < VECTORS; ++v)                                                         \
-        _Pragma("GCC unroll 16") for (int i = 0; i < (SUMS); ++i) SUT_T(end)(sums[v][i], b->lanes[i] + v * W);
+    SUT_UNROLL(4)                                                                                                     \
+    for (int v = 0; v < VECTORS; ++v) SUT_UNROLL(16) for (int i = 0; i < (SUMS); ++i)                                 \
+        SUT_T(end)(sums[v][i], b->lanes[i] + v * W);
 
-#define SUT_SUM_STRIP(N, ROWS, STEP, from, at)                                             \
-    {                                                                                      \
-        const int64_t first = at;                                                          \
-        _Pragma("GCC unroll 8") for (int i = 0; i < (N) + (ROWS); ++i) in[i] =             \
-            i < (N) ? (const SUT_REAL *)(from)[i] : b->g[i - (N)] + first;                 \
-        _Pragma("GCC unroll 4") for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W); \
+#define SUT_SUM_STRIP(N, ROWS, STEP, from, at)                                                                        \
+    {                                                                                                                 \
+        const int64_t first = at;                                                                                     \
+        SUT_UNROLL(8)                                                                                                 \
+        for (int i = 0; i < (N) + (ROWS); ++i) in[i] = i < (N) ? (const SUT_REAL *)(from)[i] : b->g[i - (N)] + first; \
+        SUT_UNROLL(4) for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W);                                      \
     }
 
 #define SUT_RULE_FEW(rule, tag, ROWS, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                       \
