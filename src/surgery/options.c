@@ -20,14 +20,16 @@ static const char *const pareto[] = {"project", "zero", "mean", NULL};
 static const char *const scales[] = {"min", "median", "rmse", NULL};
 static const char *const normalisations[] = {"none", "l2", "loss", "loss_plus", NULL};
 
+/* The value of the last name. */
+#define LAST(names) ((int)(sizeof(names) / sizeof *(names)) - 2)
 #define AT(member) #member, offsetof(sut_surgery_config, member)
 #define FLAG(methods, member)                                             \
     {                                                                     \
         methods, AT(member), SUT_OPTION_FLAG, 0, 0, 1, false, false, NULL \
     }
-#define CHOICE(methods, member, names)                                                                        \
-    {                                                                                                         \
-        methods, AT(member), SUT_OPTION_INTEGER, 0, 0, sizeof(names) / sizeof *(names)-2, false, false, names \
+#define CHOICE(methods, member, names)                                                  \
+    {                                                                                   \
+        methods, AT(member), SUT_OPTION_INTEGER, 0, 0, LAST(names), false, false, names \
     }
 #define INTEGER(methods, member, value, minimum, maximum)                                    \
     {                                                                                        \

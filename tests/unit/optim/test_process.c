@@ -86,7 +86,7 @@ static void *side_by_side(void *argument)
         j->good = j->good && sut_optimizer_set_lr(j->run->opt, -1, 0.01 / (1 + t)) == SUT_OK;
         j->good = j->good && sut_optimizer_step(j->run->opt, NULL, NULL, NULL) == SUT_ERROR_INVALID_ARGUMENT;
         j->good = j->good && sut_context_last_error(j->run->ctx)[0] != '\0';
-        void *bytes;
+        void *bytes = NULL;
         size_t size;
         j->good = j->good && sut_optimizer_save_memory(j->run->opt, NULL, &bytes, &size) == SUT_OK;
         sut_buffer_free(j->run->ctx, bytes);
