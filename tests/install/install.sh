@@ -75,7 +75,7 @@ prefix="$work/a prefix"
 expect yes "install" "$cmake" --install "$build" --prefix "$prefix"
 everything
 
-pages=$(dirname "$(find "$prefix" -name README.md)")
+pages=$(dirname "$(find "$prefix" -path "*/suture/README.md")")
 expect yes "links of the installed pages" sh "$source/tests/docs/links.sh" "$pages"
 
 for wrong in 9.0 0.0.1; do
