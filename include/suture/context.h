@@ -86,6 +86,8 @@ static inline void sut_context_config_init(sut_context_config *config)
  * @return SUT_OK; SUT_ERROR_INVALID_ARGUMENT, SUT_ERROR_OUT_OF_RANGE, SUT_ERROR_OUT_OF_MEMORY; SUT_ERROR_BACKEND when the
  *         back end or instruction set asked for is not available (ask sut_capabilities() why).
  *
+ * There is no context yet to keep the text of a refusal: it goes to `config->log`, as a warning, if one is given.
+ *
  * Threads: worker threads are started at the first call that is large enough to need them. A process that forked goes on
  * in the child with workers of its own. OpenBLAS and OpenMP settings of the process are never changed.
  */
