@@ -62,6 +62,19 @@ bool is_list(PyObject *object)
 
 } // namespace
 
+/*
+ * The library's objects alone. Views of the state hold on to this and not to the arrays, so that they do not hide a reference
+ * cycle through the arrays from the garbage collector.
+ */
+struct Engine {
+    std::shared_ptr<Context> context;
+    sut_optimizer *opt = nullptr;
+    ~Engine()
+    {
+        sut_optimizer_destroy(opt);
+    }
+};
+
 class Optimizer
 {
   public:
@@ -69,7 +82,7 @@ class Optimizer
               const char *surgery, nb::dict options, int threads, uint64_t seed, const char *isa)
         : method(optimizer_method(method_name)), m(n_losses)
     {
-        context.open(context_settings(threads, seed, isa));
+        context->open(context_settings(threads, seed, isa));
         for (nb::handle entry : tensors) {
             nb::tuple t = nb::cast<nb::tuple>(entry);
             param p;
@@ -81,8 +94,8 @@ class Optimizer
         grad_name = nb::steal<nb::str>(PyUnicode_InternFromString("grad"));
         for (nb::handle entry : groups) {
             sut_hyper h;
-            check(sut_hyper_init(&h, method), context.ctx);
-            read_hyper(nb::cast<nb::dict>(entry), method, &h, context.ctx);
+            check(sut_hyper_init(&h, method), context->ctx);
+            read_hyper(nb::cast<nb::dict>(entry), method, &h, context->ctx);
             hyper.push_back(h);
             remembered.emplace_back();
         }
@@ -106,11 +119,6 @@ class Optimizer
         create();
         grads.resize((size_t)m * params.size());
         copies.resize(grads.size());
-    }
-
-    ~Optimizer()
-    {
-        sut_optimizer_destroy(opt);
     }
 
     /* rows: a list of n_losses lists with one gradient (or None) per tensor. */
@@ -150,7 +158,7 @@ class Optimizer
                                              w.data(), a.empty() ? nullptr : a.data());
         }
         end();
-        check(status, context.ctx);
+        check(status, context->ctx);
         nb::list result;
         for (double x : w)
             result.append(x);
@@ -164,10 +172,10 @@ class Optimizer
             return;
         std::lock_guard<Gate> lock(gate);
         sut_hyper h;
-        check(sut_optimizer_get_hyper(opt, k, &h), context.ctx);
+        check(sut_optimizer_get_hyper(opt, k, &h), context->ctx);
         try {
-            read_hyper(group, method, &h, context.ctx);
-            check(sut_optimizer_set_hyper(opt, k, &h), context.ctx);
+            read_hyper(group, method, &h, context->ctx);
+            check(sut_optimizer_set_hyper(opt, k, &h), context->ctx);
         } catch (...) {
             remembered[(size_t)k].clear();
             throw;
@@ -179,7 +187,7 @@ class Optimizer
     {
         std::lock_guard<Gate> lock(gate);
         sut_hyper h;
-        check(sut_optimizer_get_hyper(opt, k, &h), context.ctx);
+        check(sut_optimizer_get_hyper(opt, k, &h), context->ctx);
         nb::dict result;
         sut_parameter_info info;
         for (int j = 0; sut_optimizer_parameter(method, j, &info) == SUT_OK; j++) {
@@ -196,7 +204,7 @@ class Optimizer
     void set_lr(double lr, int k)
     {
         std::lock_guard<Gate> lock(gate);
-        check(sut_optimizer_set_lr(opt, k, lr), context.ctx);
+        check(sut_optimizer_set_lr(opt, k, lr), context->ctx);
         for (size_t j = 0; j < remembered.size(); j++)
             if (k < 0 || (size_t)k == j)
                 remembered[j].clear();
@@ -209,7 +217,7 @@ class Optimizer
         options["align"] = align;
         sut_optimizer_config c = config;
         read_optimizer(options, &c);
-        check(sut_optimizer_set_align(opt, c.align, rho_m, rho_v), context.ctx);
+        check(sut_optimizer_set_align(opt, c.align, rho_m, rho_v), context->ctx);
         config.align = c.align;
         config.rho_m = rho_m;
         config.rho_v = rho_v;
@@ -219,7 +227,7 @@ class Optimizer
     {
         std::lock_guard<Gate> lock(gate);
         begin();
-        check(sut_optimizer_parameters_changed(opt), context.ctx);
+        check(sut_optimizer_parameters_changed(opt), context->ctx);
     }
 
     void save(const char *path, bool include_parameters)
@@ -232,7 +240,7 @@ class Optimizer
             nb::gil_scoped_release release;
             status = sut_optimizer_save(opt, path, &c);
         }
-        check(status, context.ctx);
+        check(status, context->ctx);
     }
 
     void load(const char *path, bool include_parameters, bool restore_settings)
@@ -245,7 +253,7 @@ class Optimizer
             nb::gil_scoped_release release;
             status = sut_optimizer_load(opt, path, &c);
         }
-        check(status, context.ctx);
+        check(status, context->ctx);
         after_load(include_parameters);
     }
 
@@ -261,19 +269,21 @@ class Optimizer
         std::lock_guard<Gate> lock(gate);
         sut_checkpoint_config c = checkpoint(include_parameters, restore_settings);
         begin();
-        check(sut_optimizer_load_memory(opt, data.data(), data.size(), &c), context.ctx);
+        check(sut_optimizer_load_memory(opt, data.data(), data.size(), &c), context->ctx);
         after_load(include_parameters);
     }
 
     /* State of one tensor: the library's own memory, in the shape of the tensor. */
-    nb::object state(const char *slot, int64_t k, nb::handle self)
+    nb::object state(const char *slot, int64_t k)
     {
         std::lock_guard<Gate> lock(gate);
         void *data;
         sut_dtype dtype;
         int64_t count;
-        check(sut_optimizer_state(opt, slot, k, &data, &dtype, &count), context.ctx);
+        check(sut_optimizer_state(opt, slot, k, &data, &dtype, &count), context->ctx);
         const Layout &l = params[(size_t)k].layout;
+        nb::capsule self(new std::shared_ptr<Engine>(engine),
+                         [](void *p) noexcept { delete static_cast<std::shared_ptr<Engine> *>(p); });
         if (count != l.count) { /* one number for the whole tensor */
             size_t one = (size_t)count;
             return dtype == SUT_DTYPE_F64
@@ -317,14 +327,18 @@ class Optimizer
     {
         return m;
     }
+    int64_t current_generation() const
+    {
+        return generation;
+    }
     int threads() const
     {
-        return sut_context_threads(context.ctx);
+        return sut_context_threads(context->ctx);
     }
     nb::tuple memory() const
     {
         size_t state = 0, workspace = 0;
-        check(sut_optimizer_memory(opt, &state, &workspace), context.ctx);
+        check(sut_optimizer_memory(opt, &state, &workspace), context->ctx);
         return nb::make_tuple(state, workspace);
     }
 
@@ -354,7 +368,7 @@ class Optimizer
 
     void clear()
     {
-        sut_optimizer_destroy(opt);
+        engine.reset();
         opt = nullptr;
         for (param &p : params)
             p.array.reset();
@@ -412,10 +426,12 @@ class Optimizer
         c.n_groups = (int)hyper.size();
         c.n_losses = m;
         c.loss_names = names.empty() ? nullptr : names.data();
-        sut_optimizer *made = nullptr;
-        check(sut_optimizer_create(&made, context.ctx, &c), context.ctx);
-        sut_optimizer_destroy(opt);
-        opt = made;
+        auto made = std::make_shared<Engine>();
+        made->context = context;
+        check(sut_optimizer_create(&made->opt, context->ctx, &c), context->ctx);
+        engine = made;
+        opt = made->opt;
+        generation++;
     }
 
     /* Look at every parameter again; memory that moved is taken over. */
@@ -455,7 +471,7 @@ class Optimizer
         const nb::bytes kept = bytes(false);
         create();
         const sut_checkpoint_config c = checkpoint(false, true);
-        check(sut_optimizer_load_memory(opt, kept.data(), kept.size(), &c), context.ctx);
+        check(sut_optimizer_load_memory(opt, kept.data(), kept.size(), &c), context->ctx);
     }
 
     /* A tensor can be larger than the storage below it, after untyped_storage().resize_(). */
@@ -574,7 +590,7 @@ class Optimizer
                                         report ? &report->r : nullptr);
         }
         end();
-        check(status, context.ctx);
+        check(status, context->ctx);
         if (bump.is_valid()) {
             PyObject *none = PyObject_CallFunctionObjArgs(bump.ptr(), bumped.ptr(), nullptr);
             if (!none)
@@ -673,9 +689,9 @@ class Optimizer
         const sut_checkpoint_config c = checkpoint(include_parameters, true);
         void *data = nullptr;
         size_t size = 0;
-        check(sut_optimizer_save_memory(opt, &c, &data, &size), context.ctx);
+        check(sut_optimizer_save_memory(opt, &c, &data, &size), context->ctx);
         nb::bytes result(static_cast<const char *>(data), size);
-        sut_buffer_free(context.ctx, data);
+        sut_buffer_free(context->ctx, data);
         return result;
     }
 
@@ -690,8 +706,10 @@ class Optimizer
     }
 
     Gate gate;
-    Context context;
-    sut_optimizer *opt = nullptr;
+    std::shared_ptr<Context> context = std::make_shared<Context>();
+    std::shared_ptr<Engine> engine;
+    sut_optimizer *opt = nullptr; /* that of the engine */
+    int64_t generation = 0;       /* grows when the engine is another one */
     sut_optimizer_method method;
     sut_optimizer_config config;
     SurgeryArrays arrays;
@@ -753,8 +771,7 @@ void add_optimizer(nb::module_ &module)
         .def("to_bytes", &Optimizer::to_bytes, nb::arg("include_parameters"))
         .def("from_bytes", &Optimizer::from_bytes, nb::arg("data"), nb::arg("include_parameters"),
              nb::arg("restore_settings"))
-        .def("state", [](nb::pointer_and_handle<Optimizer> self, const char *slot,
-                         int64_t tensor) { return self.p->state(slot, tensor, self.h); })
+        .def("state", &Optimizer::state)
         .def("state_names", &Optimizer::state_names)
         .def("tensor_steps", &Optimizer::tensor_steps)
         .def("tensor_names", &Optimizer::tensor_names)
@@ -762,6 +779,7 @@ void add_optimizer(nb::module_ &module)
         .def_prop_ro("steps", &Optimizer::steps)
         .def_prop_ro("skipped_steps", &Optimizer::skipped_steps)
         .def_prop_ro("n_losses", &Optimizer::losses)
+        .def_prop_ro("generation", &Optimizer::current_generation)
         .def_prop_ro("threads", &Optimizer::threads)
         .def_prop_ro("memory", &Optimizer::memory);
 }

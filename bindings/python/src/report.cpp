@@ -108,7 +108,9 @@ static const char *kind_name(sut_cone_kind kind)
     FLAG(pareto, "stationary: 0 lies in the convex hull of the gradients")  \
     FLAG(negative_normaliser, "IMTL-G: a climbs every loss")                \
     NUMBER(n_conflicts, "rows with cos_a < -1e-6")                          \
-    FLAG(strict, "products were taken in double")
+    FLAG(strict, "products were taken in double")                           \
+    FLAG(converged, "False: the method's inner loop stopped at its limit")  \
+    NUMBER(iterations, "rounds of that loop, 0 where there is none")
 
 /* lambda is a word of Python: the attribute is lambda_, the key in the dict "lambda". */
 static std::string attribute(const char *name)

@@ -75,6 +75,7 @@ class Optimizer(torch.optim.Optimizer):
             "options": {**rest, "align": align},
         }
         self._core: Any = None
+        self._shown = -1  # generation of the core whose memory self.state shows
         self._report: _suture.Report | None = None
         self._waiting: Any = None  # a state that was loaded before the first step
         super().__init__(params, defaults)
@@ -125,6 +126,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _show_state(self) -> None:
         """``self.state[p]`` shows the memory of the core; writing to it between steps is allowed."""
+        self._shown = self._core.generation
         self.state.clear()
         for k, (_, p, _) in enumerate(self._tensors()):
             self.state[p] = {name: torch.from_numpy(self._core.state(name, k)) for name in self._core.state_names()}
@@ -155,6 +157,8 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._report = self._ready(1).step_grad(self.keep_reports)
+        if self._core.generation != self._shown:  # memory of parameters moved
+            self._show_state()
         if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
             self._hooks(self._optimizer_step_post_hooks, _global_optimizer_post_hooks, closure)
         return loss
@@ -217,6 +221,8 @@ class Optimizer(torch.optim.Optimizer):
         if self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks:
             self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, None)
         self._report = self._ready(len(rows)).step(list(rows), losses, report)
+        if self._core.generation != self._shown:
+            self._show_state()
         if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
             self._hooks(self._optimizer_step_post_hooks, _global_optimizer_post_hooks, None)
         return self._report
@@ -386,7 +392,7 @@ class Optimizer(torch.optim.Optimizer):
 
             self.state = defaultdict(dict)
         self._config = given["config"]
-        self._core, self._report, self._waiting = None, None, given["packed"]
+        self._core, self._shown, self._report, self._waiting = None, -1, None, given["packed"]
         if given["keep_reports"]:
             self.keep_reports = True
         if self._waiting is not None:

@@ -1,0 +1,161 @@
+"""suture.jax: pure functions, under jit and outside, and the optax-style pair."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp
+import suture
+import suture.jax
+
+from conftest import same_bits
+
+
+@pytest.fixture
+def G(rng):
+    G = rng.standard_normal((3, 40))
+    G[1] -= 0.8 * G[0]
+    return G
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_same_as_numpy_with_and_without_jit(G, dtype):
+    G = G.astype(dtype)
+    u = (-G[0] + 0.1 * G[2]).astype(dtype)
+    for method in ("config", "upgrad", "mgda", "cagrad"):
+        want = suture.combine(G, method)
+        assert same_bits(want, suture.combine(jnp.asarray(G), method))
+        assert same_bits(want, jax.jit(lambda G: suture.combine(G, method))(G))
+        a, figures = jax.jit(lambda G: suture.jax.combine(G, method, report=True))(G)
+        np.testing.assert_allclose(figures["weights"], suture.weights(G, method), rtol=1e-12)
+    want, info = suture.project(u, G)
+    for run in (suture.project, jax.jit(suture.project)):
+        p, figures = run(jnp.asarray(u), jnp.asarray(G))
+        assert same_bits(p, want) and isinstance(p, jax.Array)
+        np.testing.assert_allclose(figures["lambda"], info.lambda_, rtol=1e-12)
+    assert suture.conflict(jnp.asarray(G)).min_pair_cos == suture.conflict(G).min_pair_cos
+
+
+def test_vmap_and_scan(G):
+    batch = jnp.asarray(np.stack([G, 2 * G, G + 1]))
+    out = jax.jit(jax.vmap(lambda G: suture.jax.combine(G, "config")))(batch)
+    for k in range(3):
+        assert same_bits(out[k], suture.combine(np.asarray(batch[k]), "config"))
+
+
+def test_draws_follow_a_traced_counter(rng):
+    G = rng.standard_normal((6, 20))
+    f = jax.jit(lambda c: suture.jax.combine(jnp.asarray(G), "pcgrad", seed=3, counter=c))
+    for c in range(5):
+        assert same_bits(f(c), suture.combine(G, "pcgrad", seed=3, counter=c))
+
+
+def params_and_grads(rng, dtype):
+    params = {"w": rng.standard_normal((3, 4)), "b": [rng.standard_normal(4), rng.standard_normal(2)]}
+    cast = lambda t: jax.tree_util.tree_map(lambda x: jnp.asarray(x, dtype), t)
+    grads = [[cast(jax.tree_util.tree_map(lambda x: rng.standard_normal(x.shape), params)) for _ in range(2)] for _ in range(6)]
+    return cast(params), grads
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("jit", [False, True])
+def test_optimizer_is_that_of_the_library(rng, dtype, jit):
+    params, grads = params_and_grads(rng, dtype)
+    start = params
+    opt = suture.jax.optimizer("adam", n_losses=2, lr=1e-2, surgery="config", align="gua")
+    state = opt.init(params)
+    update = jax.jit(opt.update) if jit else opt.update
+    for g in grads:
+        updates, state = update(g, state, params)
+        params = jax.tree_util.tree_map(jnp.add, params, updates)
+    arrays = [np.array(x) for x in jax.tree_util.tree_leaves(start)]
+    host = suture.Optimizer(arrays, "adam", n_losses=2, lr=1e-2, surgery="config", align="gua")
+    for g in grads:
+        host.step([[np.asarray(x) for x in jax.tree_util.tree_leaves(row)] for row in g])
+    for x, y in zip(jax.tree_util.tree_leaves(params), arrays):
+        np.testing.assert_allclose(x, y, rtol=1e-12 if dtype == np.float64 else 1e-6, atol=1e-13 if dtype == np.float64 else 1e-7)
+
+
+def test_optimizer_is_pure(rng):
+    params, grads = params_and_grads(rng, np.float64)
+    opt = suture.jax.optimizer("adam", n_losses=2, lr=1e-2)
+    s0 = opt.init(params)
+    u1, s1 = opt.update(grads[0], s0, params)
+    u2, s2 = opt.update(grads[1], s1, params)
+    again1, _ = opt.update(grads[0], s0, params)
+    again2, t2 = opt.update(grads[1], s1, params)
+    for x, y in ((u1, again1), (u2, again2), (s2, t2)):
+        assert all(same_bits(a, b) for a, b in zip(jax.tree_util.tree_leaves(x), jax.tree_util.tree_leaves(y)))
+
+
+def test_agrees_with_optax(rng):
+    optax = pytest.importorskip("optax")
+    params, grads = params_and_grads(rng, np.float64)
+    pairs = [
+        (optax.adam(1e-2, b1=0.8, b2=0.95), suture.jax.optimizer("adam", lr=1e-2, betas=(0.8, 0.95))),
+        (optax.adamw(1e-2, weight_decay=0.1), suture.jax.optimizer("adamw", lr=1e-2, weight_decay=0.1)),
+        (optax.sgd(1e-2, momentum=0.8), suture.jax.optimizer("sgd", lr=1e-2, momentum=0.8)),
+        (optax.sgd(1e-2, momentum=0.8, nesterov=True), suture.jax.optimizer("sgd", lr=1e-2, momentum=0.8, nesterov=True)),
+        (optax.lion(1e-3, b1=0.8, b2=0.95, weight_decay=0.1),
+         suture.jax.optimizer("lion", lr=1e-3, betas=(0.8, 0.95), weight_decay=0.1)),
+    ]
+    for theirs, ours in pairs:
+        ends = []
+        for opt in (theirs, ours):
+            p, state = params, opt.init(params)
+            for g in grads:
+                updates, state = opt.update(g[0], state, p)
+                p = optax.apply_updates(p, updates)
+            ends.append(jax.tree_util.tree_leaves(p))
+        for x, y in zip(*ends):
+            np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
+    assert isinstance(ours, optax.GradientTransformation)
+    chain = optax.chain(ours, optax.scale(0.5))
+    updates, _ = chain.update(grads[0][0], chain.init(params), params)
+    assert jax.tree_util.tree_structure(updates) == jax.tree_util.tree_structure(params)
+
+
+def test_a_training_loop_under_jit():
+    opt = suture.jax.optimizer("adam", n_losses=2, lr=0.05, surgery="config", align="gua")
+    first, second = lambda x: ((x - 1) ** 2).sum(), lambda x: 3 * ((x[0] + 1) ** 2)
+
+    @jax.jit
+    def step(x, state):
+        updates, state = opt.update([jax.grad(first)(x), jax.grad(second)(x)], state, x)
+        return x + updates, state
+
+    x = jnp.zeros(3)
+    state = opt.init(x)
+    for _ in range(150):
+        x, state = step(x, state)
+    assert abs(x[1] - 1) < 0.05 and -1 <= x[0] <= 1
+
+
+def test_refusals(rng):
+    G = jnp.ones((2, 3))
+    with pytest.raises(suture.NotFiniteError, match="loss 1"):
+        suture.combine(jnp.asarray([[1.0, 2], [3, jnp.nan]]), "config")
+    with pytest.raises(Exception, match="loss 1"):
+        jax.block_until_ready(jax.jit(lambda G: suture.combine(G, "config"))(jnp.asarray([[1.0, 2], [3, jnp.nan]])))
+    with pytest.raises(TypeError, match=r"G\[1\] has elements of type float32"):
+        suture.combine([jnp.ones(3), jnp.ones(3, jnp.float32)], "sum")
+    with pytest.raises(TypeError, match="bfloat16"):
+        suture.combine(jnp.ones((2, 3), jnp.bfloat16), "sum")
+    with pytest.raises(TypeError, match="u is an array of jax|array of"):
+        suture.project(np.ones(3), G)
+    opt = suture.jax.optimizer("adam", n_losses=2)
+    params = {"w": jnp.ones(3)}
+    state = opt.init(params)
+    with pytest.raises(ValueError, match="needs the parameters"):
+        opt.update([params, params], state)
+    with pytest.raises(ValueError, match="list of 2 trees"):
+        opt.update([params], state, params)
+    with pytest.raises(ValueError, match="loss 1 are not a tree like params"):
+        opt.update([params, {"v": jnp.ones(3)}], state, params)
+    with pytest.raises(TypeError, match="loss 0 in .*w.* is float32"):
+        opt.update([{"w": jnp.ones(3, jnp.float32)}, params], state, params)
+    with pytest.raises(TypeError, match="bfloat16"):
+        opt.init({"w": jnp.ones(3, jnp.bfloat16)})
+    with pytest.raises(TypeError, match="no option"):
+        suture.jax.optimizer("adam", lrr=1).init(params)

@@ -1,0 +1,119 @@
+"""What the package promises before any array is touched: versions, names, exceptions, diagnosis, types."""
+
+import importlib.metadata
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import suture
+from suture import _suture
+
+from conftest import ROOT
+
+
+def test_version_is_that_of_the_library():
+    header = (ROOT / "include" / "suture" / "status.h").read_text()
+    parts = [re.search(rf"SUT_VERSION_{k} (\d+)", header).group(1) for k in ("MAJOR", "MINOR", "PATCH")]
+    assert suture.__version__ == ".".join(parts)
+    assert importlib.metadata.version("suture") == suture.__version__
+
+
+def test_every_status_has_an_exception():
+    header = (ROOT / "include" / "suture" / "status.h").read_text()
+    codes = {int(x) for x in re.findall(r"SUT_ERROR_\w+ = (\d+)", header)}
+    assert {e.status for e in suture.exceptions} == codes
+    for e in suture.exceptions:
+        assert issubclass(e, suture.Error) and e.__doc__
+        assert getattr(suture, e.__name__) is e
+
+
+def test_every_option_of_the_structs_has_a_keyword():
+    def members(header, struct):
+        text = (ROOT / "include" / "suture" / header).read_text()
+        body = re.search(rf"typedef struct {struct} \{{(.*?)\n\}} {struct};", text, re.S).group(1)
+        body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
+        return set(re.findall(r"(\w+)\s*;", body))
+
+    own = {"struct_size", "method"}
+    assert set(_suture.surgery_options) == members("surgery.h", "sut_surgery_config") - own
+    given = {"tensors", "n_tensors", "groups", "n_groups", "hyper", "n_losses", "loss_names", "surgery", "use_schedule"}
+    assert set(_suture.optimizer_options) == members("optimizer.h", "sut_optimizer_config") - own - given
+
+
+def test_every_member_of_the_reports_is_there():
+    def members(header, struct):
+        text = (ROOT / "include" / "suture" / header).read_text()
+        body = re.search(rf"typedef struct {struct} \{{(.*?)\n\}} {struct};", text, re.S).group(1)
+        body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
+        names = set()
+        for line in body.split(";"):
+            names |= set(re.findall(r"(\w+)(?:\[\w+\])?\s*(?:,|$)", line.strip()))
+        return names - {"struct_size"}
+
+    import numpy as np
+
+    opt = suture.Optimizer(np.ones(3), "adam", n_losses=2)
+    report = opt.step([np.ones(3), -np.ones(3)])
+    assert set(report.to_dict()) == members("optimizer.h", "sut_report")
+    _, cone = suture.project(np.ones(3), np.ones((2, 3)))
+    assert set(cone.to_dict()) == members("cone.h", "sut_cone_report")
+    _, surgery = suture.combine(np.ones((2, 3)), "sum", report=True)
+    assert set(surgery.to_dict()) == members("surgery.h", "sut_surgery_report")
+    for r in (report, cone, surgery):
+        for name, value in r.to_dict().items():
+            assert getattr(r, "lambda_" if name == "lambda" else name) == value
+
+
+def test_diagnosis_is_readable_and_complete():
+    d = suture.diagnose()
+    assert d["suture"] == suture.__version__
+    assert d["processors"] >= 1
+    assert "OpenBLAS" in d["OpenBLAS"]
+    assert d["CUDA"] == "usable" or len(d["CUDA"]) > len("not used: ")
+    assert "instruction set" in str(d)
+
+
+def test_import_needs_neither_torch_nor_jax():
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = None; sys.modules['jax'] = None\n"
+        "import suture, numpy as np\n"
+        "print(suture.combine(np.array([[1., 0], [0, 1]]), 'sum'))\n"
+        "d = suture.diagnose()\n"
+        "assert 'cannot be imported' in d['torch'] or 'pip install' in d['torch'], d['torch']\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.strip() == "[1. 1.]"
+
+
+def test_stubs_and_marker_are_installed():
+    folder = pathlib.Path(suture.__file__).parent
+    assert (folder / "py.typed").exists()
+    stub = (folder / "_suture.pyi").read_text()
+    for name in ("class Optimizer", "class Report", "def project", "cos_p"):
+        assert name in stub
+
+
+def test_unknown_attribute():
+    with pytest.raises(AttributeError):
+        suture.no_such_thing
+
+
+def test_mypy_accepts_a_program_that_uses_the_package(tmp_path):
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import numpy as np\nimport suture\n"
+        "opt = suture.Optimizer([np.ones(3)], 'adam', lr=1e-3, n_losses=2)\n"
+        "report = opt.step([[np.ones(3)], [np.ones(3)]])\n"
+        "assert report is not None\n"
+        "x: float = report.relative_change\n"
+        "y: dict = report.to_dict()\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), str(program)], capture_output=True, text=True
+    )
+    assert out.returncode == 0, out.stdout

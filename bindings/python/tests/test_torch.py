@@ -1,0 +1,409 @@
+"""suture.torch.Optimizer as an optimizer of PyTorch: everything around the step."""
+
+import copy
+import gc
+import io
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import suture
+import suture.torch
+
+from conftest import same_bits
+
+
+def network(seed=0, dtype=torch.float32):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(2, 12), torch.nn.Tanh(), torch.nn.Linear(12, 2)).to(dtype)
+
+
+X = torch.linspace(-1, 1, 40).reshape(20, 2)
+
+
+def losses(net):
+    y = net(X.to(next(net.parameters()).dtype))
+    return [((y[:, 0] - X[:, 0]) ** 2).mean(), ((y[:, 1] + X[:, 0]) ** 2).mean(), (y**2).mean()]
+
+
+def flat(net):
+    return torch.cat([p.detach().ravel() for p in net.parameters()])
+
+
+def make(net, method="adam", **settings):
+    settings = {"lr": 1e-2, "surgery": "config", "align": "gua", **settings}
+    return suture.torch.Optimizer(net.parameters(), method, **settings)
+
+
+def test_is_an_optimizer_of_torch():
+    opt = make(network())
+    assert isinstance(opt, torch.optim.Optimizer)
+    assert opt.param_groups[0]["betas"] == (0.9, 0.999)
+    assert "adam" in repr(opt) and "config" in repr(opt)
+
+
+def test_three_lines_lower_every_loss():
+    net = network()
+    opt = make(net)
+    first = [x.item() for x in losses(net)[:2]]
+    for _ in range(200):
+        report = opt.step_losses(losses(net)[:2])
+        assert min(report.cos_p) > -1e-5
+    assert all(x.item() < y / 10 for x, y in zip(losses(net), first))
+    assert report.step == 200 == opt.steps
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_one_loss_given_both_ways_is_the_same():
+    a, b = network(), network()
+    opt_a, opt_b = make(a, surgery="sum", align="none"), make(b, surgery="sum", align="none")
+    for _ in range(10):
+        opt_a.zero_grad()
+        losses(a)[0].backward()
+        opt_a.step()
+        opt_b.step_losses([losses(b)[0]])
+    assert same_bits(flat(a), flat(b))
+
+
+def test_shared_graph_and_unused_parameters():
+    torch.manual_seed(1)
+    trunk, head_a, head_b = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+    params = [*trunk.parameters(), *head_a.parameters(), *head_b.parameters()]
+    opt = suture.torch.Optimizer(params, "adam", lr=0.1, surgery="upgrad", align="gua")
+    h = trunk(torch.randn(5, 3)).tanh()
+    before = head_b.weight.detach().clone()
+    opt.step_losses([head_a(h).pow(2).mean(), h.mean()])
+    assert same_bits(before, head_b.weight.detach())  # used by no loss: not touched, its own count stands still
+    state = opt.state_dict()["state"]
+    assert [state[k]["step"] for k in range(6)] == [1, 1, 1, 1, 0, 0]
+
+
+def test_unused_is_like_zero_in_the_stack_but_absent_as_a_whole():
+    w = [torch.tensor([1.0, 1.0], requires_grad=True), torch.tensor([1.0], requires_grad=True)]
+    opt = suture.torch.Optimizer(w, "sgd", lr=1.0, surgery="config")
+    opt.step_grads([[torch.tensor([1.0, 0]), None], [torch.tensor([-1.0, 1]), torch.tensor([2.0])]])
+    a = suture.combine(np.array([[1.0, 0, 0], [-1, 1, 2]]), "config")
+    np.testing.assert_allclose(np.concatenate([1 - w[0].detach().numpy(), 1 - w[1].detach().numpy()]), a, rtol=1e-6)
+
+
+def test_state_dict_round_trip_is_exact():
+    for method in suture.optimizer_methods:
+        for extra in ({}, {"momentum": 0.9} if method in ("sgd", "rmsprop") else {}):
+            a, b = network(), network()
+            opt = make(a, method, lr=1e-3, **extra)
+            for _ in range(7):
+                opt.step_losses(losses(a))
+            buffer = io.BytesIO()
+            torch.save({"net": a.state_dict(), "opt": opt.state_dict()}, buffer)
+            buffer.seek(0)
+            saved = torch.load(buffer, weights_only=True)
+            b.load_state_dict(saved["net"])
+            other = make(b, method, lr=5.0, **extra)
+            other.load_state_dict(saved["opt"])
+            assert other.param_groups[0]["lr"] == 1e-3 and other.steps == 7
+            for _ in range(5):
+                opt.step_losses(losses(a))
+                other.step_losses(losses(b))
+            assert same_bits(flat(a), flat(b)), method
+
+
+def test_state_dict_is_a_copy():
+    net = network()
+    opt = make(net)
+    opt.step_losses(losses(net))
+    saved, start = opt.state_dict(), flat(net).clone()
+    frozen = copy.deepcopy(saved)
+    results = []
+    for _ in range(2):
+        for _ in range(3):
+            opt.step_losses(losses(net))
+        results.append(flat(net).clone())
+        assert all(same_bits(saved["state"][k]["m"], frozen["state"][k]["m"]) for k in saved["state"])
+        opt.load_state_dict(saved)
+        torch.nn.utils.vector_to_parameters(start, net.parameters())
+    assert same_bits(*results)
+
+
+def test_state_dict_of_another_model_is_refused_and_nothing_changes():
+    net = network()
+    opt = make(net)
+    for _ in range(3):
+        opt.step_losses(losses(net))
+    before = opt.state_dict()
+    wider = torch.nn.Sequential(torch.nn.Linear(2, 13), torch.nn.Tanh(), torch.nn.Linear(13, 2))
+    other = make(wider)
+    other.step_losses(losses(wider))
+    with pytest.raises(suture.MismatchError, match="shape|bytes"):
+        opt.load_state_dict(other.state_dict())
+    with pytest.raises(suture.MismatchError, match="written by sgd, this is adam"):
+        sgd = make(network(), "sgd")
+        sgd.step_grads([[torch.zeros_like(p) for p in sgd.param_groups[0]["params"]]])
+        opt.load_state_dict(sgd.state_dict())
+    with pytest.raises(suture.MismatchError, match="no 'suture'"):
+        opt.load_state_dict(torch.optim.Adam(net.parameters()).state_dict())
+    broken = opt.state_dict()
+    del broken["state"][2]["v"]
+    with pytest.raises(suture.MismatchError, match="parameter 2.*no 'v'"):
+        opt.load_state_dict(broken)
+    fewer = opt.state_dict()
+    fewer["param_groups"] = fewer["param_groups"] * 2
+    with pytest.raises(suture.MismatchError, match="2 parameter groups"):
+        opt.load_state_dict(fewer)
+    after = opt.state_dict()
+    assert after["param_groups"] == before["param_groups"] and opt.steps == 3
+    for k in before["state"]:
+        assert all(same_bits(before["state"][k][s], after["state"][k][s]) for s in "mv")
+    opt.step_losses(losses(net))
+
+
+def test_names_carry_the_state():
+    net = network()
+    opt = suture.torch.Optimizer(net.named_parameters(), "adam", lr=1e-2)
+    opt.step_losses(losses(net)[:1])
+    with pytest.raises(suture.NotFiniteError, match="0.weight"):
+        opt.step_grads([[torch.full_like(p, float("nan")) for p in net.parameters()]])
+
+
+def test_add_param_group_keeps_the_moments():
+    theirs, ours = network(dtype=torch.float64), network(dtype=torch.float64)
+    extra = [torch.full((3,), 0.5, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    a = torch.optim.Adam(theirs.parameters(), lr=1e-2)
+    b = suture.torch.Optimizer(ours.parameters(), "adam", lr=1e-2)
+    for k in range(10):
+        if k == 4:
+            a.add_param_group({"params": [extra[0]], "lr": 0.1})
+            b.add_param_group({"params": [extra[1]], "lr": 0.1})
+        for net, opt, x in ((theirs, a, extra[0]), (ours, b, extra[1])):
+            opt.zero_grad()
+            (losses(net)[0] + (x**2).sum()).backward()
+            opt.step()
+    torch.testing.assert_close(flat(ours), flat(theirs), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(extra[0], extra[1], rtol=1e-12, atol=1e-14)
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        b.add_param_group({"params": [extra[1]]})
+    with pytest.raises(TypeError, match="'lrr' is no hyper-parameter"):
+        b.add_param_group({"params": [torch.zeros(1, requires_grad=True)], "lrr": 1})
+    b.step()
+
+
+def test_number_of_losses_may_change():
+    net = network()
+    opt = make(net)
+    opt.step_losses(losses(net))
+    opt.step_losses(losses(net)[:2])
+    opt.zero_grad()
+    losses(net)[0].backward()
+    opt.step()
+    assert opt.steps == 3
+    named = make(network(), loss_names=["residual", "boundary"])
+    with pytest.raises(ValueError, match="3 losses were given"):
+        named.step_losses(losses(net))
+
+
+def test_closure_and_its_exception():
+    net = network()
+    opt = make(net, surgery="sum", align="none")
+
+    def closure():
+        opt.zero_grad()
+        loss = losses(net)[0]
+        loss.backward()
+        return loss
+
+    assert opt.step(closure).item() > 0
+    before = flat(net).clone()
+
+    def broken():
+        raise ValueError("x")
+
+    with pytest.raises(ValueError, match="^x$"):
+        opt.step(broken)
+    assert same_bits(before, flat(net)) and opt.steps == 1
+    opt.step(closure)
+
+
+def test_hooks_run():
+    net = network()
+    opt = make(net)
+    seen = []
+    opt.register_step_pre_hook(lambda o, a, k: seen.append("pre"))
+    opt.register_step_post_hook(lambda o, a, k: seen.append("post"))
+    opt.register_state_dict_post_hook(lambda o, d: seen.append("saved"))
+    opt.step_losses(losses(net))
+    losses(net)[0].backward()
+    opt.step()
+    opt.state_dict()
+    assert seen == ["pre", "post", "pre", "post", "saved"]
+
+
+def test_copies_and_pickles_go_on_with_the_same_bits():
+    for pack in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        net = network()
+        opt = make(net)
+        for _ in range(4):
+            opt.step_losses(losses(net))
+        net2, opt2 = pack((net, opt))
+        for _ in range(4):
+            opt.step_losses(losses(net))
+            opt2.step_losses(losses(net2))
+        assert same_bits(flat(net), flat(net2))
+        assert opt2.steps == 8
+
+
+def test_autograd_notices_the_change_of_parameters():
+    net = network()
+    opt = make(net)
+    loss = losses(net)
+    version = net[0].weight._version
+    opt.step_losses(loss, retain_graph=True)
+    assert net[0].weight._version > version
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        losses_again = torch.autograd.grad(loss[0], list(net.parameters()))
+
+
+def test_state_shows_the_memory_of_the_core():
+    net = network()
+    opt = make(net)
+    opt.step_losses(losses(net))
+    m = opt.state[net[0].weight]["m"]
+    assert m.shape == net[0].weight.shape and m.abs().sum() > 0
+    for s in opt.state.values():
+        s["m"].zero_()
+    assert not opt.state_dict()["state"][0]["m"].any()
+
+
+def test_low_precision_keeps_small_steps():
+    for dtype in (torch.bfloat16, torch.float16):
+        w = torch.nn.Parameter(torch.ones(64, dtype=dtype))
+        opt = suture.torch.Optimizer([w], "adam", lr=1e-3)
+        for _ in range(500):
+            w.grad = torch.ones_like(w)
+            opt.step()
+        assert abs(float(w.detach().float().mean()) - 0.5) < 0.01
+        saved = opt.state_dict()
+        v = torch.nn.Parameter(w.detach().clone())
+        other = suture.torch.Optimizer([v], "adam", lr=1e-3)
+        other.load_state_dict(saved)
+        for p, o in ((w, opt), (v, other)):
+            for _ in range(5):
+                p.grad = torch.ones_like(p)
+                o.step()
+        assert torch.equal(w, v)
+
+
+def test_memory_that_moved_is_taken_over():
+    net = network()
+    reference = copy.deepcopy(net)
+    opt, other = make(net), make(reference)
+    for k in range(6):
+        if k == 3:
+            for p in net.parameters():
+                p.data = p.data.clone()
+        opt.step_losses(losses(net))
+        other.step_losses(losses(reference))
+    assert same_bits(flat(net), flat(reference))
+
+
+def test_no_leak_in_cycles():
+    net = network()
+    opt = make(net)
+    opt.step_losses(losses(net))
+    net[0].weight.opt = opt  # a cycle through the compiled part
+    gone = weakref.ref(opt)
+    del net, opt
+    gc.collect()
+    assert gone() is None
+
+
+def test_refusals_change_nothing():
+    net = network()
+    opt = make(net, loss_names=["a", "b"])
+    opt.step_losses(losses(net)[:2])
+    before, steps = flat(net).clone(), opt.steps
+    good = [torch.zeros_like(p) for p in net.parameters()]
+
+    def refused(error, match, rows=None, values=None, run=None):
+        with pytest.raises(error, match=match):
+            run() if run else opt.step_grads(rows, values)
+        assert same_bits(before, flat(net)) and opt.steps == steps
+
+    bad = list(good)
+    bad[1] = torch.full_like(bad[1], float("nan"))
+    refused(suture.NotFiniteError, "'?b'?.*'?param.1'?", [good, bad])
+    bad[1] = bad[1].double()
+    refused(TypeError, "gradient of loss 'b' in 'param.1' is float64 of shape .*parameter float32", [good, bad])
+    bad[1] = torch.zeros(5)
+    refused(ValueError, r"shape \(5,\)", [good, bad])
+    bad[1] = torch.zeros(12, device="meta")
+    refused((TypeError, ValueError), "'param.1'.*meta", [good, bad])
+    bad[1] = torch.zeros(12).to_sparse()
+    refused((TypeError, ValueError), "sparse", [good, bad])
+    bad[1] = "grad"
+    refused(TypeError, "of type str", [good, bad])
+    refused(ValueError, "loss 1 are not a list with one entry per tensor", [good, good[:2]])
+    refused(suture.NotFiniteError, "loss", [good, good], [1.0, float("nan")])
+    refused(suture.InvalidArgumentError, "losses has 1 entries", [good, good], [1.0])
+    refused(ValueError, "loss 'b' is not a tensor with one element", run=lambda: opt.step_losses([losses(net)[0], X]))
+    refused(ValueError, "loss 'a' does not depend", run=lambda: opt.step_losses([torch.ones(()), losses(net)[0]]))
+    opt.param_groups[0]["lr"] = -1.0
+    refused(suture.OutOfRangeError, "lr is -1", [good, good])
+    refused(suture.OutOfRangeError, "lr is -1", [good, good])
+    opt.param_groups[0]["lr"] = 1e-2
+    opt.step_losses(losses(net)[:2])
+
+
+def test_a_parameter_that_changed_its_kind_is_refused():
+    net = network()
+    opt = make(net)
+    opt.step_losses(losses(net))
+    kept = net[0].weight.data
+    net[0].weight.data = kept.double()
+    with pytest.raises(ValueError, match="'param.0' was float32 .* now float64"):
+        opt.step_grads([[torch.zeros_like(p) for p in net.parameters()]])
+    net[0].weight.data = torch.zeros(3, 3)
+    with pytest.raises(ValueError, match=r"shape \(3, 3\)"):
+        opt.step_grads([[torch.zeros_like(p) for p in net.parameters()]])
+    net[0].weight.data = kept
+    opt.step_losses(losses(net))
+
+
+def test_freed_and_shrunk_storage_is_refused():
+    w = torch.nn.Parameter(torch.ones(1000))
+    opt = suture.torch.Optimizer([w], "adam")
+    w.grad = torch.ones(1000)
+    opt.step()
+    w.grad.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="gradient of 'param.0' has no memory"):
+        opt.step()
+    w.grad = torch.ones(1000)
+    w.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="parameter 'param.0' has no memory"):
+        opt.step()
+    w.untyped_storage().resize_(8)
+    with pytest.raises(ValueError, match="more memory than its storage"):
+        opt.step()
+
+
+def test_creation_refuses():
+    w = torch.zeros(3, requires_grad=True)
+    with pytest.raises(ValueError, match="can't optimize a non-leaf"):
+        suture.torch.Optimizer([w * 2], "adam")
+    with pytest.raises(ValueError, match="empty parameter list"):
+        suture.torch.Optimizer([], "adam")
+    with pytest.raises(suture.InvalidArgumentError, match="no optimizer 'adma'; did you mean 'adam'"):
+        suture.torch.Optimizer([w], "adma")
+    with pytest.raises(TypeError, match="no option 'momentun'; did you mean 'momentum'"):
+        suture.torch.Optimizer([w], "sgd", momentun=0.9)
+    with pytest.raises(suture.OutOfRangeError, match="beta2 is 1"):
+        suture.torch.Optimizer([w], "adam", betas=(0.9, 1.0))
+    with pytest.raises(suture.InvalidArgumentError, match="no surgery method"):
+        suture.torch.Optimizer([w], "adam", surgery="none")
+    with pytest.raises((TypeError, ValueError), match="param.0.*meta"):
+        suture.torch.Optimizer([torch.zeros(3, device="meta", requires_grad=True)], "adam")
+    with pytest.raises(ValueError, match="'param.0' .*gaps"):
+        suture.torch.Optimizer([torch.zeros(6)[::2].requires_grad_()], "adam")
+    with pytest.raises(TypeError, match="int64"):
+        suture.torch.Optimizer([torch.zeros(3, dtype=torch.int64)], "adam")
