@@ -220,6 +220,7 @@ class Optimizer(torch.optim.Optimizer):
         the order of the groups."""
         if self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks:
             self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, None)
+        self._opt_called = True  # the sign by which schedulers know that a step came before theirs
         self._report = self._ready(len(rows)).step(list(rows), losses, report)
         if self._core.generation != self._shown:
             self._show_state()
