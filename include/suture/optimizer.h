@@ -159,15 +159,16 @@ typedef struct sut_report {
     int pareto;             /**< 1: p = 0; no direction near u hurts no loss */
     int surgery_zero;       /**< 1: a = 0 */
     int strict;             /**< 1: products were taken in double */
-    double relative_change; /**< |p - u| / (|u| + 1e-12) */
+    double relative_change; /**< |p - u| / |u|; 0 where u = 0 */
     double cos_pu;          /**< cosine of p and u (1 when p = u) */
-    double ratio_pu;        /**< |p| / (|u| + 1e-12) (1 when p = u) */
+    double ratio_pu;        /**< |p| / |u| (1 when p = u) */
     /** KKT certificate of the projection, from p as applied; all 0 when p = u. */
     double primal;          /**< max_i max(0, -g_i.p) / (|g_i| |p|) */
     double dual;            /**< max_i max(0, -lambda_i) */
     double complementarity; /**< max_i |lambda_i g_i.p| / |u|_M^2 */
     double gap;             /**< |sum_i lambda_i g_i.p| / |u|_M^2 */
     int64_t skipped_steps;  /**< steps refused so far (non-finite input) */
+    int surgery_converged;  /**< 0: the surgery stopped at its limit of iterations, see sut_surgery_report */
 } sut_report;
 
 SUT_API void sut_report_init_sized(sut_report *report, size_t struct_size);
@@ -204,8 +205,8 @@ SUT_API void sut_optimizer_destroy(sut_optimizer *opt);
  * @param report  Out, initialised by sut_report_init(). NULL: not wanted.
  *
  * @return SUT_OK, or an error with parameters, state and step count exactly as before: SUT_ERROR_NOT_FINITE (names loss,
- *         tensor and index), SUT_ERROR_OUT_OF_RANGE (aligned, and a gradient's norm is outside 1e-150 .. 1e150), SUT_ERROR_INVALID_ARGUMENT (a gradient overlaps a parameter, ...), SUT_ERROR_UNDEFINED,
- *         SUT_ERROR_SEQUENCE (a proposal waits for sut_optimizer_apply()).
+ *         tensor and index), SUT_ERROR_OUT_OF_RANGE (aligned, and a gradient's norm is outside 1e-150 .. 1e150),
+ *         SUT_ERROR_INVALID_ARGUMENT (a gradient overlaps a parameter, ...), SUT_ERROR_UNDEFINED, SUT_ERROR_SEQUENCE (a proposal waits for sut_optimizer_apply()).
  *
  * Allocates nothing. With every gradient absent the call succeeds, counts as a step, and moves nothing.
  */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* OpenBLAS's own description of itself; declared here because its header is not installed everywhere. */
@@ -105,9 +106,13 @@ static sut_status refuse(const sut_context_config *config, sut_status status, co
 static void warn_about_blas(sut_context *ctx)
 {
     const char *const kernel = openblas_get_corename();
-    const bool generic = !strcmp(kernel, "Prescott") || !strcmp(kernel, "Core2") || !strcmp(kernel, "Nehalem") ||
-                         !strcmp(kernel, "Unknown");
-    if (generic && sut_backend_cpu_best_isa() >= SUT_ISA_AVX2)
+    /* Its kernels without wide vectors. */
+    static const char *const narrow[] = {"Prescott", "Core2",     "Penryn", "Dunnington", "Nehalem", "Athlon",
+                                         "Opteron",  "Barcelona", "Bobcat", "Atom",       "generic", "Unknown"};
+    bool slow = false;
+    for (size_t k = 0; k < sizeof narrow / sizeof *narrow; ++k)
+        slow = slow || !strncasecmp(kernel, narrow[k], strlen(narrow[k]));
+    if (slow && sut_backend_cpu_best_isa() >= SUT_ISA_AVX2)
         sut_log(ctx, SUT_LOG_WARNING,
                 "OpenBLAS chose its kernel \"%s\" although this processor has AVX2: matrix products run several times "
                 "slower. Set the environment variable OPENBLAS_CORETYPE (Haswell, Zen or SkylakeX) or use a newer "

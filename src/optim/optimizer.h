@@ -98,7 +98,7 @@ struct sut_optimizer {
     double b[SUT_MAX_LOSSES];
     double uu, uMu;
     double lr; /* largest of a group */
-    bool surgery_zero;
+    bool surgery_zero, surgery_converged;
     sut_solution solution;
 
     /* Memory of the surgery: weights kept by nash_update_every. */

@@ -174,6 +174,7 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
     SUT_TRY(check_gradients(opt, grads));
     SUT_TRY(check_losses(opt, losses));
     opt->something = false;
+    opt->surgery_converged = true;
     for (int64_t k = 0; k < opt->n_tensors; ++k) {
         bool present = false;
         for (int i = 0; i < m && !present; ++i)
@@ -221,6 +222,7 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
         SUT_TRY(sut_surgery_solve(ctx, &in, &out));
         memcpy(opt->weights, out.weights, (size_t)m * sizeof *opt->weights);
         opt->surgery_zero = out.zero;
+        opt->surgery_converged = out.converged;
     }
     for (int i = 0; i < m; ++i)
         opt->norm[i] = opt->has_gram ? ldexp(sqrt(opt->gram[i * m + i]), opt->gram_info.exponent) : 0;
@@ -246,14 +248,6 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
 
 /* ---- propose ---- */
 
-static double group_rate(const sut_optimizer *opt, int group, double scheduled)
-{
-    const double lr = opt->group[group].lr;
-    if (!opt->config.use_schedule)
-        return lr;
-    return lr == opt->config.schedule.peak ? scheduled : lr * (scheduled / opt->config.schedule.peak);
-}
-
 /* Rates and constants of this step; the counts advance. Only the step's own tensors are touched. */
 static void prepare(sut_optimizer *opt)
 {
@@ -266,7 +260,7 @@ static void prepare(sut_optimizer *opt)
 
     opt->lr = 0;
     for (int k = 0; k < opt->n_groups; ++k) {
-        const double lr = group_rate(opt, k, scheduled);
+        const double lr = sut_group_rate(opt, k, scheduled);
         opt->lr = lr > opt->lr ? lr : opt->lr;
         opt->setting_t[k] = 0;
     }
@@ -275,7 +269,7 @@ static void prepare(sut_optimizer *opt)
         if (!p->present)
             continue;
         sut_optimizer_tensor *const t = &opt->tensor[k];
-        const double lr = group_rate(opt, t->group, scheduled);
+        const double lr = sut_group_rate(opt, t->group, scheduled);
         p->lr = lr;
         p->ratio = opt->lr > 0 ? lr / opt->lr : 0;
         ++t->t;
@@ -697,7 +691,7 @@ static void report_gradients(const sut_optimizer *opt, sut_report *r)
                                   .exponent = opt->gram_info.exponent,
                                   .config = &opt->config.surgery,
                                   .work = opt->work};
-    sut_surgery_output out = {.zero = opt->surgery_zero};
+    sut_surgery_output out = {.zero = opt->surgery_zero, .converged = opt->surgery_converged};
     memcpy(out.weights, opt->weights, sizeof out.weights);
     sut_surgery_report surgery;
     sut_surgery_report_init(&surgery);
@@ -711,6 +705,7 @@ static void report_gradients(const sut_optimizer *opt, sut_report *r)
     r->conflict_g = surgery.conflict_fraction > 0;
     r->conflict_a = surgery.n_conflicts > 0;
     r->surgery_zero = opt->surgery_zero;
+    r->surgery_converged = opt->surgery_converged;
 }
 
 /* Everything the report says about u and p; `sums`: those of finish() or measure(), NULL when p = u. */

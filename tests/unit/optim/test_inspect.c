@@ -222,12 +222,41 @@ static void kept_weights_of_nash(void **state)
     sut_optimizer_destroy(opt);
 }
 
+/* A surgery that stops at its limit of iterations gives a step, and the step's report says so. */
+static void a_surgery_that_did_not_converge(void **state)
+{
+    (void)state;
+    const double G[3][3] = {{1, 0.2, 0}, {0, 1, 0.1}, {0.3, 0, 1}};
+    double theta[3] = {0, 0, 0};
+    const sut_tensor tensor = {.data = theta, .dtype = SUT_DTYPE_F64, .n_dims = 1, .shape = {3}};
+    const void *grads[3] = {G[0], G[1], G[2]};
+    sut_optimizer_config config;
+    sut_optimizer_config_init(&config, SUT_OPTIMIZER_SGD);
+    config.tensors = &tensor;
+    config.n_tensors = 1;
+    config.n_losses = 3;
+    config.surgery.method = SUT_SURGERY_MGDA;
+    config.surgery.mgda_frank_wolfe = 1;
+    for (int limit = 2; limit <= 200000; limit *= 100) {
+        sut_optimizer *opt;
+        sut_report report;
+        sut_report_init(&report);
+        config.surgery.mgda_fw_max_iterations = limit;
+        config.surgery.mgda_fw_epsilon = limit == 2 ? 1e-12 : 1e-3;
+        assert_int_equal(sut_optimizer_create(&opt, context(), &config), SUT_OK);
+        assert_int_equal(sut_optimizer_step(opt, grads, NULL, &report), SUT_OK);
+        assert_int_equal(report.surgery_converged, limit > 2);
+        assert_true(theta[0] < 0);
+        sut_optimizer_destroy(opt);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_given_back),     cmocka_unit_test(tensors_are_given_back),
         cmocka_unit_test(the_rate_of_the_coming_step), cmocka_unit_test(names_and_values),
-        cmocka_unit_test(kept_weights_of_nash),
+        cmocka_unit_test(kept_weights_of_nash),        cmocka_unit_test(a_surgery_that_did_not_converge),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
