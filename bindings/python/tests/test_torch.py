@@ -407,3 +407,39 @@ def test_creation_refuses():
         suture.torch.Optimizer([torch.zeros(6)[::2].requires_grad_()], "adam")
     with pytest.raises(TypeError, match="int64"):
         suture.torch.Optimizer([torch.zeros(3, dtype=torch.int64)], "adam")
+
+
+def test_versions_of_torch_without_the_exchange_table(tmp_path):
+    """The same bits and the same refusals through the tensors' methods."""
+    import subprocess
+    import sys
+
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import hashlib, sys
+import torch
+if sys.argv[1] == "methods" and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    del torch.Tensor.__dlpack_c_exchange_api__
+import suture.torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Flatten(), torch.nn.Linear(12, 2))
+opt = suture.torch.Optimizer(net.to(memory_format=torch.channels_last).parameters(), "adam", surgery="config", align="gua")
+x = torch.randn(5, 2, 4, 4)
+for _ in range(5):
+    y = net(x)
+    opt.step_losses([y[:, 0].pow(2).mean(), (y[:, 1] - 1).pow(2).mean()])
+rows = [[torch.zeros_like(p) for p in net.parameters()] for _ in range(2)]
+for bad in (torch.zeros(2, dtype=torch.int32), torch.zeros(2, device="meta"), torch.zeros(2).to_sparse()):
+    rows[1][3] = bad
+    try:
+        opt.step_grads(rows)
+        raise SystemExit("accepted")
+    except (TypeError, ValueError):
+        pass
+print(hashlib.sha256(b"".join(p.detach().contiguous().numpy().tobytes() for p in net.parameters())).hexdigest())
+"""
+    )
+    runs = [subprocess.run([sys.executable, program, way], capture_output=True, text=True) for way in ("table", "methods")]
+    assert all(r.returncode == 0 for r in runs), runs[1].stderr + runs[1].stdout
+    assert runs[0].stdout == runs[1].stdout
