@@ -195,6 +195,7 @@ static void pools_side_by_side(void **state)
 }
 
 /* The child of a fork goes on with workers of its own, whatever the parent's were doing, and so does its child. */
+#if !defined(__SANITIZE_THREAD__)
 static int in_child(sut_context *ctx, struct sut_pool *pool, record *r, int generations)
 {
     int bad = 0;
@@ -216,6 +217,7 @@ static int in_child(sut_context *ctx, struct sut_pool *pool, record *r, int gene
     sut_context_destroy(ctx);
     return bad;
 }
+#endif
 
 static void fork_in_every_state(void **state)
 {
