@@ -276,6 +276,20 @@ void View::open(PyObject *array, const std::string &what, bool write)
     throw nb::python_error();
 }
 
+void View::row(const View &whole, int64_t i)
+{
+    close();
+    data = static_cast<char *>(whole.data) + i * whole.stride[0];
+    dtype = whole.dtype;
+    is_torch = whole.is_torch;
+    n_dims = whole.n_dims - 1;
+    count = whole.shape[0] ? whole.count / whole.shape[0] : 0;
+    for (int k = 0; k < n_dims; k++) {
+        shape[k] = whole.shape[k + 1];
+        stride[k] = whole.stride[k + 1];
+    }
+}
+
 void View::close()
 {
     if (held)

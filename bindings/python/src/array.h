@@ -42,6 +42,8 @@ struct View {
     void open(PyObject *array, const std::string &what, bool write);
     /* The same without a name: false, with a Python error set, when it is refused. For the fast path. */
     bool try_open(PyObject *array, bool write);
+    /* Row i of another view, which must stay open. */
+    void row(const View &whole, int64_t i);
     void close();
     /* Hand the buffer, if there is one, to a list that keeps it open. */
     void give(std::vector<Py_buffer> &list)

@@ -41,25 +41,25 @@ static PyObject *classes[N_ROWS + 1];
 
 void add_exceptions(nb::module_ &module)
 {
-    PyObject *base = PyErr_NewExceptionWithDoc("suture.Error", "What every exception of Suture is.", nullptr, nullptr);
+    /* The module's own name: stubs are made from it as a module that stands alone. */
+    const nb::str own(nb::object(module.attr("__name__")));
+    const std::string prefix = std::string(own.c_str()) + ".";
+    PyObject *base =
+        PyErr_NewExceptionWithDoc((prefix + "Error").c_str(), "What every exception of Suture is.", nullptr, nullptr);
     if (!base)
         throw nb::python_error();
     module.attr("Error") = nb::handle(base);
     classes[0] = base;
-    nb::list all;
     for (const row &r : rows) {
         nb::object bases = nb::make_tuple(nb::handle(base), nb::handle(*r.also));
         nb::dict members;
         members["status"] = (int)r.status;
-        PyObject *type =
-            PyErr_NewExceptionWithDoc((std::string("suture.") + r.name).c_str(), r.doc, bases.ptr(), members.ptr());
+        PyObject *type = PyErr_NewExceptionWithDoc((prefix + r.name).c_str(), r.doc, bases.ptr(), members.ptr());
         if (!type)
             throw nb::python_error();
         classes[r.status] = type;
         module.attr(r.name) = nb::handle(type);
-        all.append(nb::handle(type));
     }
-    module.attr("exceptions") = nb::tuple(all);
 }
 
 void raise(sut_status status, const char *text)

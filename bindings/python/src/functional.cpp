@@ -10,24 +10,54 @@
 namespace suture_python
 {
 
-/* m rows of the same shape and type, each row by row in memory (copied when it is not). */
+/* m rows of the same shape and type: a list of arrays, or one array whose first axis counts them. Each is used where it lies,
+ * or copied when it does not lie row by row. */
 class Rows
 {
   public:
-    Rows(nb::list arrays, const char *what) : views(new View[nb::len(arrays) + 1]), copies(nb::len(arrays))
+    explicit Rows(nb::object G)
     {
-        m = (int)nb::len(arrays);
-        if (nb::len(arrays) > SUT_MAX_LOSSES || m == 0)
-            raise(SUT_ERROR_OUT_OF_RANGE, (std::string(what) + " has " + std::to_string(nb::len(arrays)) +
-                                           " rows; possible are 1 to " + std::to_string(SUT_MAX_LOSSES))
-                                              .c_str());
-        for (int i = 0; i < m; i++)
-            add(i, arrays[i].ptr(), std::string(what) + "[" + std::to_string(i) + "]");
+        const bool list = PyList_Check(G.ptr());
+        if (!list)
+            whole.open(G.ptr(), "G", false);
+        if (!list && whole.n_dims == 0) {
+            PyErr_SetString(PyExc_ValueError, "G is a single number; one row per loss is needed");
+            throw nb::python_error();
+        }
+        const int64_t count = list ? (int64_t)PyList_Size(G.ptr()) : whole.shape[0];
+        if (count < 1 || count > SUT_MAX_LOSSES)
+            raise(SUT_ERROR_OUT_OF_RANGE,
+                  ("G has " + std::to_string(count) + " rows; possible are 1 to " + std::to_string(SUT_MAX_LOSSES))
+                      .c_str());
+        m = (int)count;
+        views.reset(new View[(size_t)m]);
+        copies.resize((size_t)m);
+        for (int i = 0; i < m; i++) {
+            if (list)
+                views[i].open(PyList_GetItem(G.ptr(), i), "G[" + std::to_string(i) + "]", false);
+            else
+                views[i].row(whole, i);
+            pointers[i] = accept(views[i], "G[" + std::to_string(i) + "]", copies[(size_t)i]);
+        }
     }
 
     const void *vector(View &view, PyObject *array, const std::string &name, std::vector<char> &copy)
     {
         view.open(array, name, false);
+        return accept(view, name, copy);
+    }
+
+    const View &first() const
+    {
+        return views[0];
+    }
+
+    int m;
+    const void *pointers[SUT_MAX_LOSSES];
+
+  private:
+    const void *accept(View &view, const std::string &name, std::vector<char> &copy)
+    {
         const View &first = views[0];
         if (&view != &first && view.dtype != first.dtype) {
             PyErr_Format(PyExc_TypeError, "%s has elements of type %s, G[0] of type %s", name.c_str(),
@@ -62,20 +92,7 @@ class Rows
         return copy.data();
     }
 
-    const View &first() const
-    {
-        return views[0];
-    }
-
-    int m;
-    const void *pointers[SUT_MAX_LOSSES];
-
-  private:
-    void add(int i, PyObject *array, const std::string &name)
-    {
-        pointers[i] = vector(views[i], array, name, copies[(size_t)i]);
-    }
-
+    View whole;
     std::unique_ptr<View[]> views;
     std::vector<std::vector<char>> copies;
 };
@@ -110,10 +127,10 @@ static void *output(View &view, nb::object out, const View &like)
     return view.data;
 }
 
-static ConeReport project(nb::object u, nb::list G, nb::object metric, nb::object out, double feas_tol, bool strict,
+static ConeReport project(nb::object u, nb::object G, nb::object metric, nb::object out, double feas_tol, bool strict,
                           int threads)
 {
-    Rows rows(G, "G");
+    Rows rows(G);
     View u_view, metric_view, out_view;
     std::vector<char> u_copy, metric_copy;
     const void *u_data = rows.vector(u_view, u.ptr(), "u", u_copy);
@@ -140,15 +157,17 @@ static void surgery_config(const char *method, nb::dict options, int m, sut_surg
                            SurgeryArrays *arrays)
 {
     sut_surgery_config_init(config, surgery_method(method));
+    if (PyDict_Size(options.ptr()) == 0)
+        return;
     nb::dict left = copy_of(options);
     read_surgery(left, m, config, arrays);
     refuse_unknown(left, method, nb::list(nb::object(nb::module_::import_("suture._suture").attr("surgery_options"))));
 }
 
-static SurgeryReport combine(nb::list G, const char *method, nb::object losses, nb::dict options, nb::object out,
+static SurgeryReport combine(nb::object G, const char *method, nb::object losses, nb::dict options, nb::object out,
                              uint64_t seed, uint64_t counter, int threads)
 {
-    Rows rows(G, "G");
+    Rows rows(G);
     View out_view;
     void *a = output(out_view, out, rows.first());
     sut_surgery_config config;

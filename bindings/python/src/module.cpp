@@ -50,7 +50,7 @@ static uint64_t checksum(nb::object data)
 NB_MODULE(_suture, module)
 {
     module.doc() = "The compiled part of the package suture.";
-    module.attr("__version__") = sut_version();
+    module.attr("version") = sut_version();
     module.attr("max_losses") = SUT_MAX_LOSSES;
     add_exceptions(module);
     add_tables(module);

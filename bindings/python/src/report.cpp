@@ -75,7 +75,8 @@ static const char *kind_name(sut_cone_kind kind)
     NUMBER(dual, "certificate: how far a multiplier is below 0")                     \
     NUMBER(complementarity, "certificate: largest |lambda_i g_i.p| / |u|_M^2")       \
     NUMBER(gap, "certificate: |sum lambda_i g_i.p| / |u|_M^2")                       \
-    NUMBER(skipped_steps, "steps refused so far (non-finite input)")
+    NUMBER(skipped_steps, "steps refused so far (non-finite input)")                 \
+    FLAG(surgery_converged, "False: the inner loop of the surgery stopped at its limit")
 
 #define CONE_MEMBERS(NUMBER, FLAG, LOSSES)                                   \
     LOSSES(lambda, "multipliers on the rows as given, >= 0")                 \

@@ -12,6 +12,8 @@ The arithmetic is that of the C library; https://arxiv.org/abs/2609.01558 is the
 always succeeds; ``suture.diagnose()`` says what this installation can do and why not more.
 """
 
+from typing import Any as _Any
+
 from ._diagnose import diagnose
 from ._functional import ConflictReport, combine, conflict, project, weights
 from ._optimizer import Optimizer
@@ -32,12 +34,11 @@ from ._suture import (
     SurgeryReport,
     UndefinedError,
     UnsupportedError,
-    __version__,
-    exceptions,
     max_losses,
     optimizer_methods,
     surgery_methods,
 )
+from ._suture import version as __version__
 from .callbacks import CSVWriter, TensorBoardWriter
 
 __all__ = [
@@ -75,8 +76,28 @@ __all__ = [
     "weights",
 ]
 
+#: One class per status of the library.
+exceptions: tuple[type[Error], ...] = (
+    InvalidArgumentError,
+    OutOfRangeError,
+    UnsupportedError,
+    NotFiniteError,
+    OutOfMemoryError,
+    StateFileError,
+    CorruptStateError,
+    MismatchError,
+    UndefinedError,
+    SequenceError,
+    BackendError,
+    InternalError,
+)
 
-def __getattr__(name):
+# Where users find them, and what tracebacks show.
+for _exception in (Error, *exceptions):
+    _exception.__module__ = __name__
+
+
+def __getattr__(name: str) -> _Any:
     # PyTorch and JAX are imported when they are used, not before.
     if name in ("torch", "jax"):
         import importlib

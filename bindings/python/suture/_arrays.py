@@ -63,27 +63,29 @@ def plain(name: str, x: Any, kind: str) -> Any:
     return x
 
 
-def rows(name: str, G: Any, kind: str) -> list[Any]:
-    """The rows of G: a sequence of arrays, or one array whose first axis counts the losses."""
-    if isinstance(G, (list, tuple)):
-        if kind == "numpy" and not isinstance(G[0], np.ndarray):
-            G = np.asarray(G, dtype=np.float64)
-    elif G.ndim < 1:
-        raise ValueError(f"{name} is a single number; one row per loss is needed")
-    return [plain(f"{name}[{i}]", row, kind) for i, row in enumerate(G)]
-
-
-def first_row(G: Any) -> tuple[str, Any]:
-    if isinstance(G, (list, tuple)):
-        if not G:
-            raise ValueError("G has no rows")
-        return "G[0]", G[0]
-    return "G", G
+def rows(G: Any, kind: str) -> Any:
+    """The rows of G as the extension module takes them: a list of arrays, or one array whose first axis counts the losses."""
+    if not isinstance(G, (list, tuple)):
+        return plain("G", G, kind)
+    if kind == "numpy" and not isinstance(G[0], np.ndarray):
+        return np.asarray(G, dtype=np.float64)
+    return [plain(f"G[{i}]", row, kind) for i, row in enumerate(G)]
 
 
 def empty_like(x: Any, kind: str) -> Any:
     """Row by row in memory, whatever the layout of x."""
+    return empty(x.shape, x, kind)
+
+
+def empty_row(lines: Any, kind: str) -> Any:
+    """An array like one of the rows that rows() gave."""
+    if isinstance(lines, list):
+        return empty(lines[0].shape, lines[0], kind)
+    return empty(lines.shape[1:], lines, kind)
+
+
+def empty(shape: Any, like: Any, kind: str) -> Any:
     if kind == "torch":
         torch = torch_module()
-        return torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    return np.empty(x.shape, dtype=x.dtype)
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    return np.empty(shape, dtype=like.dtype)

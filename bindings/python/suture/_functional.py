@@ -9,12 +9,13 @@ from typing import Any, Sequence
 import numpy as np
 
 from . import _suture
-from ._arrays import common_library, empty_like, first_row, library, plain, rows
+from ._arrays import common_library, empty_like, empty_row, library, plain, rows
 
 
 def _named_rows(G: Any) -> list[tuple[str, Any]]:
     if isinstance(G, (list, tuple)):
-        first_row(G)
+        if not G:
+            raise ValueError("G has no rows")
         return [(f"G[{i}]", row) for i, row in enumerate(G)]
     return [("G", G)]
 
@@ -27,7 +28,7 @@ def project(
     feas_tol: float = 0.0,
     strict: bool = False,
     threads: int = 0,
-) -> tuple[Any, _suture.ConeReport]:
+) -> tuple[Any, Any]:
     """
     Project u onto the cone of steps that hurt no loss,
 
@@ -52,7 +53,7 @@ def project(
     u = plain("u", u, kind)
     metric = None if metric is None else plain("metric", metric, kind)
     p = empty_like(u, kind)
-    report = _suture.project(u, rows("G", G, kind), metric, p, feas_tol, strict, threads)
+    report = _suture.project(u, rows(G, kind), metric, p, feas_tol, strict, threads)
     return p, report
 
 
@@ -83,10 +84,8 @@ def combine(
         from .jax import combine as jax_combine
 
         return jax_combine(G, method, losses, report=report, seed=seed, counter=counter, **options)
-    lines = rows("G", G, kind)
-    if not lines:
-        raise ValueError("G has no rows")
-    a = empty_like(lines[0], kind)
+    lines = rows(G, kind)
+    a = empty_row(lines, kind)
     found = _suture.combine(lines, method, losses, options, a, seed, counter, threads)
     return (a, found) if report else a
 
@@ -119,7 +118,7 @@ def weights(
             from .jax import weights as jax_weights
 
             return jax_weights(G, method, losses, seed=seed, counter=counter, **options)
-        found = _suture.combine(rows("G", G, kind), method, losses, options, None, seed, counter, threads)
+        found = _suture.combine(rows(G, kind), method, losses, options, None, seed, counter, threads)
     w = np.array(found.weights)
     if kind == "torch":
         from ._arrays import torch_module
@@ -161,7 +160,7 @@ def conflict(G: Any, v: Any = None, *, threads: int = 0) -> ConflictReport:
         G = [np.asarray(row) for row in G]
         v = None if v is None else np.asarray(v)
         kind = "numpy"
-    lines = rows("G", G, kind)
+    lines = rows(G, kind)
     found = _suture.combine(lines, "sum", None, {}, None, 0, 0, threads)
     cos = None
     if v is not None:

@@ -95,10 +95,10 @@ class Optimizer:
             tensors += [(name, tensor, k) for name, tensor in named_tensors(group["params"])]
         if not tensors:
             raise _suture.InvalidArgumentError("no parameters")
-        for k, (name, tensor, group) in enumerate(tensors):
-            tensors[k] = (name or f"param.{k}", tensor, group)
-            self._check_parameter(*tensors[k])
-        self._config = {
+        tensors = [(name or f"param.{k}", tensor, index) for k, (name, tensor, index) in enumerate(tensors)]
+        for name, tensor, _ in tensors:
+            self._check_parameter(name, tensor)
+        self._config: dict[str, Any] = {
             "method": method,
             "groups": [sum(1 for t in tensors if t[2] == k) for k in range(len(groups))],
             "n_losses": n_losses,
@@ -113,7 +113,7 @@ class Optimizer:
         }
         self._tensors = tensors
         self._names = [name for name, _, _ in tensors]
-        self._core = _suture.Optimizer(
+        self._core: Any = _suture.Optimizer(
             method, tensors, settings, n_losses, loss_names, surgery, {**rest, "align": align}, threads, seed, isa
         )
         torch = torch_module()
@@ -132,7 +132,7 @@ class Optimizer:
         return [{"params": params}]
 
     @staticmethod
-    def _check_parameter(name: str, tensor: Any, _group: int) -> None:
+    def _check_parameter(name: str, tensor: Any) -> None:
         if is_jax(tensor):
             raise TypeError(f"parameter '{name}' is an array of JAX, which cannot be changed in place; use suture.jax")
         if is_torch(tensor):

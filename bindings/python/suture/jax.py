@@ -48,7 +48,7 @@ def _rows(G: Any) -> list[Any]:
 
 def _real() -> Any:
     """The type of figures: float64 where JAX has it."""
-    return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+    return jnp.float64 if jax.config.read("jax_enable_x64") else jnp.float32
 
 
 def _struct(x: Any) -> jax.ShapeDtypeStruct:

@@ -65,7 +65,7 @@ class Optimizer(torch.optim.Optimizer):
             del defaults["beta1"], defaults["beta2"]
         defaults.update(hyper)
         torch_module()
-        self._config = {
+        self._config: dict[str, Any] = {
             "method": method,
             "surgery": surgery,
             "loss_names": None if loss_names is None else list(loss_names),
@@ -202,7 +202,7 @@ class Optimizer(torch.optim.Optimizer):
         rows = []
         for i, loss in enumerate(losses):
             keep = retain_graph or i + 1 < len(losses)
-            grads = torch.autograd.grad(loss.reshape(()), wanted, retain_graph=keep, allow_unused=True)
+            grads: Sequence[Any] = torch.autograd.grad(loss.reshape(()), wanted, retain_graph=keep, allow_unused=True)
             if len(wanted) != len(params):
                 found = iter(grads)
                 grads = [next(found) if p.requires_grad else None for p in params]
@@ -275,8 +275,8 @@ class Optimizer(torch.optim.Optimizer):
         else:
             state, whole = self._pack(self._core)
         result = {"state": state, "param_groups": groups, "suture": whole}
-        for hook in self._optimizer_state_dict_post_hooks.values():
-            changed = hook(self, result)
+        for after in self._optimizer_state_dict_post_hooks.values():
+            changed = after(self, result)
             result = result if changed is None else changed
         return result
 
@@ -342,8 +342,8 @@ class Optimizer(torch.optim.Optimizer):
             if self._core is not None:
                 self._show_state()
             raise
-        for hook in self._optimizer_load_state_dict_post_hooks.values():
-            hook(self)
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
 
     def _restore(self, core: Any, state: Mapping[int, Mapping[str, Any]], whole: Mapping[str, Any]) -> None:
         template = core.to_bytes(False)

@@ -112,6 +112,7 @@ def test_mypy_accepts_a_program_that_uses_the_package(tmp_path):
         "assert report is not None\n"
         "x: float = report.relative_change\n"
         "y: dict = report.to_dict()\n"
+        "try:\n    opt.step([])\nexcept suture.NotFiniteError as error:\n    print(error, suture.__version__)\n"
     )
     out = subprocess.run(
         [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), str(program)], capture_output=True, text=True
