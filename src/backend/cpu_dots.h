@@ -180,40 +180,40 @@ static inline double sut_fold(const double *lanes)
  * 16 lanes are taken together as long as 8 sums are in flight, so that few sums do not wait for each other. The first
  * STREAMS inputs come from memory and are fetched `ahead` elements ahead (0: not at all).
  */
-#define SUT_SUMS(kind, name, INPUTS, STREAMS, S, STEP)                                                           \
-    static __attribute__((unused)) void name(const sut_stored_##kind *const *in, int64_t n, int64_t ahead,       \
-                                             double *const *lanes)                                               \
-    {                                                                                                            \
-        enum {                                                                                                   \
-            W = SUT_VECTOR / (int)sizeof(sut_number_##kind),                                                     \
-            ALL = SUT_LANES / W,                                                                                 \
-            WANTED = (S) >= 8   ? 1                                                                              \
-                     : (S) >= 4 ? 2                                                                              \
-                     : (S) >= 2 ? 4                                                                              \
-                                : 8,                                                                             \
-            TOGETHER = WANTED < ALL ? WANTED : ALL                                                               \
-        };                                                                                                       \
-        const int64_t full = n - n % SUT_LANES;                                                                  \
-        sut_stored_##kind rest[INPUTS][SUT_LANES];                                                               \
-        const sut_stored_##kind *padded[INPUTS];                                                                 \
-        if (full < n)                                                                                            \
-            sut_pad_##kind(in, INPUTS, full, n, rest, padded);                                                   \
-        for (int first = 0; first < SUT_LANES; first += TOGETHER * W) {                                          \
-            sut_vector_##kind sums[TOGETHER][S];                                                                 \
-            SUT_UNROLL(8)                                                                                        \
-            for (int v = 0; v < TOGETHER; ++v) SUT_UNROLL(16) for (int s = 0; s < (S); ++s) sums[v][s] =         \
-                sut_start_##kind(lanes[s] + first + v * W);                                                      \
-            for (int64_t block = first; block < full; block += SUT_LANES) {                                      \
-                if ((STREAMS) && ahead && first == 0)                                                            \
-                    SUT_UNROLL(4) for (int i = 0; i < (STREAMS); ++i) __builtin_prefetch(in[i] + block + ahead); \
-                SUT_UNROLL(8) for (int v = 0; v < TOGETHER; ++v) STEP(sums[v], in, block + v * W);               \
-            }                                                                                                    \
-            if (full < n)                                                                                        \
-                SUT_UNROLL(8) for (int v = 0; v < TOGETHER; ++v) STEP(sums[v], padded, first + v * W);           \
-            SUT_UNROLL(8)                                                                                        \
-            for (int v = 0; v < TOGETHER; ++v) SUT_UNROLL(16) for (int s = 0; s < (S); ++s)                      \
-                sut_end_##kind(sums[v][s], lanes[s] + first + v * W);                                            \
-        }                                                                                                        \
+#define SUT_SUMS(kind, name, INPUTS, STREAMS, S, STEP)                                                                \
+    static __attribute__((unused)) void name(const sut_stored_##kind *const *in, int64_t n, int64_t ahead,            \
+                                             double *const *lanes)                                                    \
+    {                                                                                                                 \
+        enum {                                                                                                        \
+            W = SUT_VECTOR / (int)sizeof(sut_number_##kind),                                                          \
+            ALL = SUT_LANES / W,                                                                                      \
+            WANTED = (S) >= 8   ? 1                                                                                   \
+                     : (S) >= 4 ? 2                                                                                   \
+                     : (S) >= 2 ? 4                                                                                   \
+                                : 8,                                                                                  \
+            TOGETHER = WANTED < ALL ? WANTED : ALL                                                                    \
+        };                                                                                                            \
+        const int64_t full = n - n % SUT_LANES;                                                                       \
+        sut_stored_##kind rest[INPUTS][SUT_LANES];                                                                    \
+        const sut_stored_##kind *padded[INPUTS];                                                                      \
+        if (full < n)                                                                                                 \
+            sut_pad_##kind(in, INPUTS, full, n, rest, padded);                                                        \
+        for (int first = 0; first < SUT_LANES; first += TOGETHER * W) {                                               \
+            sut_vector_##kind sums[TOGETHER][S];                                                                      \
+            SUT_UNROLL(8)                                                                                             \
+            for (int v = 0; v < TOGETHER; ++v)                                                                        \
+                SUT_UNROLL(16) for (int s = 0; s < (S); ++s) sums[v][s] = sut_start_##kind(lanes[s] + first + v * W); \
+            for (int64_t block = first; block < full; block += SUT_LANES) {                                           \
+                if ((STREAMS) && ahead && first == 0)                                                                 \
+                    SUT_UNROLL(4) for (int i = 0; i < (STREAMS); ++i) __builtin_prefetch(in[i] + block + ahead);      \
+                SUT_UNROLL(8) for (int v = 0; v < TOGETHER; ++v) STEP(sums[v], in, block + v * W);                    \
+            }                                                                                                         \
+            if (full < n)                                                                                             \
+                SUT_UNROLL(8) for (int v = 0; v < TOGETHER; ++v) STEP(sums[v], padded, first + v * W);                \
+            SUT_UNROLL(8)                                                                                             \
+            for (int v = 0; v < TOGETHER; ++v)                                                                        \
+                SUT_UNROLL(16) for (int s = 0; s < (S); ++s) sut_end_##kind(sums[v][s], lanes[s] + first + v * W);    \
+        }                                                                                                             \
     }
 
 /* NX rows against NY others: inputs x[0..NX), y[0..NY); sum i * NY + j is x_i . y_j. */
@@ -233,7 +233,8 @@ static inline double sut_fold(const double *lanes)
             if ((NX) > 1)                                                                                          \
                 SUT_HOLD(y);                                                                                       \
             SUT_UNROLL(4)                                                                                          \
-            for (int i = 0; i < (NX); ++i) sum[i * (NY) + j] = sut_add_inputs_##kind(sum[i * (NY) + j], x[i], y);  \
+            for (int i = 0; i < (NX); ++i)                                                                         \
+                sum[i * (NY) + j] = sut_add_inputs_##kind(sum[i * (NY) + j], x[i], y);                             \
         }                                                                                                          \
     }                                                                                                              \
     SUT_SUMS(kind, sut_tile_##NX##_##NY##_##kind, NX + NY, 0, NX * NY, sut_tile_step_##NX##_##NY##_##kind)
@@ -268,8 +269,8 @@ static inline double sut_fold(const double *lanes)
             x[i] = sut_read_##kind(in[i] + k);                                                                 \
             SUT_HOLD(x[i]);                                                                                    \
             SUT_UNROLL(4)                                                                                      \
-            for (int j = 0; j <= i; ++j) sum[i * (i + 1) / 2 + j] =                                            \
-                sut_add_inputs_##kind(sum[i * (i + 1) / 2 + j], x[i], x[j]);                                   \
+            for (int j = 0; j <= i; ++j)                                                                       \
+                sum[i * (i + 1) / 2 + j] = sut_add_inputs_##kind(sum[i * (i + 1) / 2 + j], x[i], x[j]);        \
         }                                                                                                      \
     }                                                                                                          \
     SUT_SUMS(kind, sut_triangle_##M##_##kind, M, M, M *(M + 1) / 2, sut_triangle_step_##M##_##kind)
@@ -339,8 +340,8 @@ static inline double sut_fold(const double *lanes)
         sum[1] = sut_add_inputs_##kind(sum[1], p, u);                                                        \
         sum[2] += difference * difference;                                                                   \
         SUT_UNROLL(4)                                                                                        \
-        for (int i = 0; i < (M); ++i) sum[3 + i] =                                                           \
-            sut_add_inputs_##kind(sum[3 + i], p, sut_read_##kind(in[2 + i] + k));                            \
+        for (int i = 0; i < (M); ++i)                                                                        \
+            sum[3 + i] = sut_add_inputs_##kind(sum[3 + i], p, sut_read_##kind(in[2 + i] + k));               \
     }                                                                                                        \
     SUT_SUMS(kind, sut_update_sums_##M##_##kind, 2 + M, 0, 3 + M, sut_update_step_##M##_##kind)
 

@@ -11,6 +11,7 @@
 #include "backend/half.h"
 #include "core/pool.h"
 #include "optim/step.h"
+#include "surgery/nnls.h"
 
 #include <math.h>
 #include <string.h>
@@ -177,7 +178,7 @@ static void run_walk(walk *w, int n_sums, double *sums)
 {
     sut_context *const ctx = w->ctx;
     w->scratch = partition(ctx, w->rows->m, n_sums);
-    w->n_slices = sut_n_slices(w->layout);
+    w->n_slices = w->pass && w->pass->factor ? 1 : sut_n_slices(w->layout);
     w->prefetch = w->layout->n_elements >= SUT_PREFETCH_ELEMENTS;
     sut_pool_run(ctx->pool, w->n_slices, w->layout->n_elements > SUT_SERIAL_ELEMENTS, walk_slice, w);
     memset(sums, 0, (size_t)n_sums * sizeof *sums);
@@ -221,5 +222,6 @@ const sut_backend_ops SUT_TABLE_NAME(SUT_ISA_SUFFIX) = {
     .cone_sums = cpu_cone_sums,
     .cone_apply = cpu_cone_apply,
     .cone_measure = cpu_cone_measure,
+    .cone_factor = cpu_cone_factor,
     .step = cpu_step,
 };

@@ -260,6 +260,29 @@ static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const
     SUT_KIND(sut_triangle)(g, w, c->row, c->n_rows, n, 0, c->lanes + SUT_SUM_ROWS + m);
 }
 
+/* One block of the triangle of [M^-1/2 G^T, M^1/2 u]. Groups of different rates: u r and r/M, as in the sums. */
+static void SUT_T(factor_block)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *inverse,
+                                const SUT_REAL *const *g, int64_t n)
+{
+    const sut_step_pass *const pass = c->pass;
+    const int m = pass->rows.m;
+    const double ratio = c->tensor->ratio;
+    double block[(SUT_MAX_LOSSES + 1) * SUT_FACTOR_ROWS];
+    for (int64_t start = 0; start < n; start += SUT_FACTOR_ROWS) {
+        const int64_t rows = n - start < SUT_FACTOR_ROWS ? n - start : SUT_FACTOR_ROWS;
+        memset(block, 0, (size_t)(m + 1) * SUT_FACTOR_ROWS * sizeof *block);
+        for (int64_t k = 0; k < rows; ++k) {
+            const double w = ratio * (pass->update == SUT_UPDATE_EUCLIDEAN ? 1.0 : (double)inverse[start + k]);
+            const double root = sqrt(w);
+            for (int r = 0; r < c->n_rows; ++r)
+                block[c->row[r] * SUT_FACTOR_ROWS + k] = (double)g[r][start + k] * pass->factor_scale[c->row[r]] * root;
+            if (root > 0)
+                block[m * SUT_FACTOR_ROWS + k] = (double)u[start + k] * pass->factor_scale[m] * (ratio / root);
+        }
+        sut_factor_add(pass->factor, m + 1, block, (int)rows);
+    }
+}
+
 /* Sums of an update p beside its proposal u. */
 static void SUT_T(update_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *p, const SUT_REAL *const *g,
                                int64_t n)
@@ -527,6 +550,11 @@ static void SUT_T(run_chunk)(const SUT_T(chunk) *c)
             (pass->kind == SUT_PASS_PROPOSE ? kernels->propose : kernels->terms)(&b);
             if (pass->want_sums)
                 SUT_T(proposal_sums)(c, u, d, r, g, n);
+            if (pass->factor)
+                SUT_T(factor_block)(c, u, r, g, n);
+            if (pass->update == SUT_UPDATE_EUCLIDEAN && pass->inverse_out && pass->inverse_out[c->tensor_index])
+                for (int64_t k = 0; k < n; ++k)
+                    r[k] = 1; /* M = I */
             SUT_T(output)(pass->u_out, c->tensor_index, c->own, offset, n, u);
             SUT_T(output)(pass->inverse_out, c->tensor_index, c->own, offset, n, r);
             break;

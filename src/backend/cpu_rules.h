@@ -261,15 +261,16 @@ typedef struct SUT_T(kernels) {
         SUT_UNROLL(4) for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W);                                      \
     }                                                                                                                 \
     SUT_UNROLL(4)                                                                                                     \
-    for (int v = 0; v < VECTORS; ++v) SUT_UNROLL(16) for (int i = 0; i < (SUMS); ++i)                                 \
-        SUT_T(end)(sums[v][i], b->lanes[i] + v * W);
+    for (int v = 0; v < VECTORS; ++v)                                                                                 \
+        SUT_UNROLL(16) for (int i = 0; i < (SUMS); ++i) SUT_T(end)(sums[v][i], b->lanes[i] + v * W);
 
-#define SUT_SUM_STRIP(N, ROWS, STEP, from, at)                                                                        \
-    {                                                                                                                 \
-        const int64_t first = at;                                                                                     \
-        SUT_UNROLL(8)                                                                                                 \
-        for (int i = 0; i < (N) + (ROWS); ++i) in[i] = i < (N) ? (const SUT_REAL *)(from)[i] : b->g[i - (N)] + first; \
-        SUT_UNROLL(4) for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W);                                      \
+#define SUT_SUM_STRIP(N, ROWS, STEP, from, at)                                     \
+    {                                                                              \
+        const int64_t first = at;                                                  \
+        SUT_UNROLL(8)                                                              \
+        for (int i = 0; i < (N) + (ROWS); ++i)                                     \
+            in[i] = i < (N) ? (const SUT_REAL *)(from)[i] : b->g[i - (N)] + first; \
+        SUT_UNROLL(4) for (int v = 0; v < VECTORS; ++v) STEP(sums[v], in, v *W);   \
     }
 
 #define SUT_RULE_FEW(rule, tag, ROWS, DEFERRED, G_LATER, MASK, FLAGS, REALIGN)                       \

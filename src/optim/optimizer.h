@@ -52,7 +52,8 @@ typedef struct sut_solution {
     double lambda[SUT_MAX_LOSSES];     /* on the rows as given, sign of maximize not included */
     double correction[SUT_MAX_LOSSES]; /* where `corrected`: what lambda has no digits for, see sut_step_pass */
     double uMu;
-    double pp, dd; /* |p|^2, |p - u|^2 where `measured` */
+    double pp, dd;   /* |p|^2, |p - u|^2 where `measured` */
+    double residual; /* how far the measured p is from the projection, where that was looked at */
 } sut_solution;
 
 struct sut_optimizer {
@@ -82,6 +83,7 @@ struct sut_optimizer {
     uintptr_t *range;          /* n_ranges pairs, sorted: beginning and end of each parameter */
     int64_t n_ranges;
     double *gram, *K, *work; /* m*m, m*m, SUT_SURGERY_WORK(m) */
+    double *R;               /* (m + 1)^2: the triangle of surgery/nnls.h, where K cannot tell the rows apart */
     double *sums;
 
     /* The step in hand. */

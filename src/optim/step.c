@@ -15,6 +15,7 @@
  */
 #include "optim/optimizer.h"
 
+#include "surgery/nnls.h"
 #include "surgery/surgery.h"
 
 #include <math.h>
@@ -547,6 +548,7 @@ static void refine(sut_optimizer *opt, const void *const *grads, sut_solution *s
             return;
         const double now = residual(opt, s, slack, &outside);
         const bool helped = now <= 0.5 * best_residual;
+        s->residual = now;
         if (now < best_residual) {
             best_residual = now;
             best = *s;
@@ -568,6 +570,65 @@ static void refine(sut_optimizer *opt, const void *const *grads, sut_solution *s
         memset(s->correction, 0, sizeof s->correction);
     }
     *s = best;
+}
+
+/* A p whose measured cosines are this far off is not the projection: K cannot tell the rows apart. */
+#define SUT_NOT_THE_PROJECTION 1e-12
+
+/*
+ * The multipliers from the triangle of [M^-1/2 G^T, M^1/2 u], whose condition is the root of K's, and the same refinement.
+ * *s is replaced if that is better. True: what is left of u is nothing but rounding, p = 0.
+ */
+static bool solve_by_factor(sut_optimizer *opt, const void *const *grads, sut_solution *s)
+{
+    const int m = opt->config.n_losses;
+    double scale[SUT_MAX_LOSSES + 1], slack[SUT_MAX_LOSSES], delta[SUT_MAX_LOSSES], total[SUT_MAX_LOSSES], pu;
+    bool outside;
+    for (int i = 0; i <= m; ++i) {
+        const double square = i < m ? opt->K[i * m + i] : opt->uMu;
+        int exponent = 0;
+        if (!isfinite(square))
+            return false;
+        (void)frexp(sqrt(square), &exponent);
+        scale[i] = i < m && is_zero_row(opt, i) ? 0 : ldexp(i < m && opt->config.maximize ? -1 : 1, -exponent);
+    }
+    sut_step_pass pass = base_pass(opt, grads, SUT_PASS_TERMS);
+    pass.update = opt->config.metric == SUT_METRIC_EUCLIDEAN ? SUT_UPDATE_EUCLIDEAN : SUT_UPDATE_NATURAL;
+    pass.careful = true;
+    pass.factor = opt->R;
+    pass.factor_scale = scale;
+    memset(opt->R, 0, ((size_t)m + 1) * ((size_t)m + 1) * sizeof *opt->R);
+    opt->ctx->ops->step(opt->ctx, &pass);
+
+    sut_nnls_end end;
+    sut_solution now = *s;
+    memset(now.correction, 0, sizeof now.correction);
+    now.corrected = true;
+    if (!sut_nnls(opt->R, m, now.lambda, opt->work, &end))
+        return false;
+    if (end.length <= end.noise)
+        return true;
+    for (int i = 0; i < m; ++i)
+        now.lambda[i] *= fabs(scale[i]) / scale[m];
+    double previous = HUGE_VAL;
+    for (int round = 0; round <= SUT_MAX_REFINEMENTS; ++round) {
+        measure(opt, grads, &now, NULL, slack, &now.pp, &pu, &now.dd);
+        now.residual = residual(opt, &now, slack, &outside);
+        if (now.residual < s->residual)
+            *s = now;
+        if (now.residual <= SUT_RESIDUAL || !(now.residual < 0.5 * previous))
+            break;
+        previous = now.residual;
+        for (int i = 0; i < m; ++i) {
+            total[i] = scale[i] == 0 ? 0 : (now.lambda[i] + now.correction[i]) * scale[m] / fabs(scale[i]);
+            slack[i] *= fabs(scale[i]) * scale[m];
+        }
+        if (!sut_nnls_correction(opt->R, m, total, slack, delta, opt->work))
+            break;
+        for (int i = 0; i < m; ++i)
+            now.correction[i] += delta[i] * fabs(scale[i]) / scale[m];
+    }
+    return false;
 }
 
 static bool all_f64(const sut_optimizer *opt)
@@ -643,8 +704,9 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
     if (ill || unclear) {
         s->careful = s->careful || !f64;
         refine(opt, grads, s, ill);
+        const bool vanishes = s->residual > SUT_NOT_THE_PROJECTION && solve_by_factor(opt, grads, s);
         s->measured = true;
-        if (sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(opt->uu)) {
+        if (vanishes || sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(opt->uu)) {
             s->update = SUT_UPDATE_ZERO;
             s->pp = 0;
             s->dd = opt->uu;

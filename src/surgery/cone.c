@@ -4,12 +4,14 @@
  *
  * Passes over the data: sums (b = G u, K = G M^-1 G^T), a measurement of the unrounded p that the multipliers give (it
  * refines them when K is badly conditioned, and finds out whether p vanishes or overflows before anything is written),
- * the write, and a measurement of what was written. When u is inside the cone there is only the first one.
+ * the write, and a measurement of what was written. When u is inside the cone there is only the first one. Where the
+ * measured p is not the projection, K has lost it, and the multipliers are sought again in a triangle (nnls.h).
  *
  * Numbers are those of scaled rows, u and delta (powers of two, 1 where the range of doubles is no problem). On scaled
  * data everything of 7.1 holds as it stands; only the multipliers and slacks of the report are scaled back.
  */
 #include "optim/step.h"
+#include "surgery/nnls.h"
 #include "surgery/prelude.h"
 #include "surgery/surgery.h"
 
@@ -32,6 +34,8 @@ typedef struct projection {
     sut_cone_sums sums;
     double d[SUT_MAX_LOSSES]; /* Euclidean norms of the rows, 0 where a row imposes nothing */
     double *work;             /* SUT_SURGERY_WORK(m) */
+    double *R;                /* (m + 1)^2: the triangle, */
+    bool factored;            /* once it is needed */
     bool frozen;              /* a coordinate with infinite delta and u_j != 0 */
     int rounds, refinements;
 } projection;
@@ -244,6 +248,13 @@ static void measure_stored(projection *q, const void *p, candidate *c)
                               &c->measure);
 }
 
+/* What is left of s_P, as a change of the multipliers. */
+static bool correction(projection *q, const double *s, const double *lambda, double *delta)
+{
+    return q->factored ? sut_nnls_correction(q->R, q->m, lambda, s, delta, q->work)
+                       : sut_nnqp_correction(q->sums.K, s, q->m, lambda, delta, q->work);
+}
+
 /* Largest |s_i| / (d_i |p|) that ought to be zero, and whether a row outside the working set is violated by rounding of K. */
 static double residual(const projection *q, const candidate *c, const double *target, bool *violated)
 {
@@ -304,6 +315,60 @@ static sut_status find_multipliers(projection *q, const double *target, candidat
     return SUT_OK;
 }
 
+/* How far a candidate is from the projection: cosines with the rows that push and of those that are violated. */
+static double distance(const projection *q, const candidate *c)
+{
+    const double norm = sqrt(c->measure.pp);
+    double worst = 0.0;
+    for (int i = 0; i < q->m; ++i) {
+        if (q->d[i] == 0.0 || norm == 0.0)
+            continue;
+        const double x = c->measure.s[i] / (q->d[i] * norm);
+        worst = sut_max2(worst, c->lambda[i] > 0.0 ? fabs(x) : -x);
+    }
+    return worst;
+}
+
+/* A candidate this far off is not the projection, and K is to blame. */
+#define SUT_NOT_THE_PROJECTION 1e-11
+
+/*
+ * The multipliers once more, from the triangle. *zero_out: what is left of u is rounding. Nothing else is changed unless the
+ * new ones are better.
+ */
+static void find_by_factor(projection *q, candidate *c, bool *zero_out)
+{
+    sut_nnls_end end;
+    candidate best, now;
+    q->ctx->ops->cone_factor(q->ctx, q->layout, &q->rows, q->u, q->u_scale, q->metric, q->delta_scale, q->R);
+    /* Rows that impose nothing (1e-150 times the longest) push nothing. */
+    for (int i = 0; i < q->m; ++i)
+        for (int r = 0; q->d[i] == 0.0 && r <= q->m; ++r)
+            q->R[r * (q->m + 1) + i] = 0.0;
+    if (!sut_nnls(q->R, q->m, now.lambda, q->work, &end))
+        return;
+    q->rounds += end.rounds;
+    *zero_out = end.length <= end.noise && !q->frozen;
+    measure_unrounded(q, &now);
+    best = now;
+    for (int step = 0; step < 3 && !*zero_out; ++step) {
+        double delta[SUT_MAX_LOSSES];
+        if (!sut_nnls_correction(q->R, q->m, now.lambda, now.measure.s, delta, q->work))
+            break;
+        for (int i = 0; i < q->m; ++i)
+            now.lambda[i] += delta[i];
+        measure_unrounded(q, &now);
+        ++q->refinements;
+        if (!(distance(q, &now) < distance(q, &best)))
+            break;
+        best = now;
+    }
+    if (*zero_out || distance(q, &best) < distance(q, c)) {
+        *c = best;
+        q->factored = true;
+    }
+}
+
 /* Writing. */
 
 /* p = from + M^-1 G^T lambda; `from` is u, or p itself. */
@@ -328,7 +393,7 @@ static void correct_stored(projection *q, candidate *c)
     for (int step = 0; step < 2; ++step) {
         bool violated;
         const double worst = residual(q, c, zero, &violated);
-        if (worst <= 1e-14 || !sut_nnqp_correction(q->sums.K, c->measure.s, q->m, c->lambda, delta, q->work))
+        if (worst <= 1e-14 || !correction(q, c->measure.s, c->lambda, delta))
             return;
         for (int i = 0; i < q->m; ++i)
             c->lambda[i] += delta[i];
@@ -454,9 +519,11 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
         return SUT_OK;
     }
     SUT_TRY(find_multipliers(q, zero, c));
-    bool some = false;
+    bool some = false, vanishes = false;
     for (int i = 0; i < q->m; ++i)
         some = some || c->lambda[i] > 0.0;
+    if (some && distance(q, c) > SUT_NOT_THE_PROJECTION)
+        find_by_factor(q, c, &vanishes);
     if (!some) { /* violated by less than the tolerance of the solver, or in frozen coordinates alone */
         *kind = leave(q, c);
         if (is_infeasible(q, config, c))
@@ -465,6 +532,8 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
     }
 
     const bool zero_allowed = !q->frozen; /* frozen coordinates keep what they have, however small */
+    if (vanishes)
+        c->measure.pp = 0.0;
     if (!zero_allowed || !(c->measure.pp <= 1e-20 * q->sums.uu)) {
         const double limit = q->dtype == SUT_DTYPE_F32 ? FLT_MAX : DBL_MAX;
         if (!(sqrt(c->measure.pp) <= ldexp(limit, -q->u_exponent)))
@@ -529,7 +598,8 @@ sut_status sut_cone_project(sut_context *ctx, const sut_cone_config *config, con
     SUT_TRY(sut_backend_reserve(ctx, m));
 
     const size_t mm = (size_t)m * (size_t)m;
-    double *const memory = sut_alloc(ctx, mm + SUT_SURGERY_WORK(m), sizeof *memory);
+    const size_t triangle = ((size_t)m + 1) * ((size_t)m + 1);
+    double *const memory = sut_alloc(ctx, mm + triangle + SUT_SURGERY_WORK(m), sizeof *memory);
     if (!memory)
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "cone: no memory for the workspace of %d losses", m);
     sut_plain_layout plain;
@@ -537,7 +607,8 @@ sut_status sut_cone_project(sut_context *ctx, const sut_cone_config *config, con
     q.layout = sut_plain_layout_init(&plain, n, dtype);
     q.rows = (sut_rows){grads, m, NULL};
     q.sums.K = memory;
-    q.work = memory + mm;
+    q.R = memory + mm;
+    q.work = q.R + triangle;
     candidate c;
     sut_cone_kind kind = SUT_CONE_UNCHANGED;
     sut_status status = prepare(&q);

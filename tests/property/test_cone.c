@@ -254,9 +254,11 @@ static void many_losses(void **state)
                 G[i * n + k] = F[i * n + k] = (float)(G[i * n + k] - (round % 3) * 0.5 * mean);
         }
         test_project(G, m, n, u, NULL, p, &report);
-        assert_true(report.complementarity <= 1e-12 && report.gap <= 1e-12);
-        /* Every third time the rows sum to the rounding of f32, 1e-8: an angle that a Gram matrix does not see. */
-        assert_true(report.primal <= (round % 3 == 2 ? 1e-6 : 1e-12));
+        /* Every third time the rows sum to the rounding of f32, 1e-8: an angle that a Gram matrix does not see, and that
+         * makes multipliers of 1e6 and more, whose products with rounding are not small. */
+        const double small = round % 3 == 2 ? 1e-8 : 1e-12;
+        assert_true(report.complementarity <= small && report.gap <= small);
+        assert_true(report.primal <= 1e-12);
         if (round % 3 == 2)
             continue;
         for (int i = 0; i < m; ++i)
