@@ -35,13 +35,21 @@ function(suture_cuda_sources)
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
 endfunction()
 
+# The back end as the execution layer runs it. Contraction is off, as in nvcc's build.
+file(GLOB kernel_sources CONFIGURE_DEPENDS "${cuda_kernels}/*.cu")
+suture_cuda_sources(${kernel_sources})
+add_library(suture_cuda_exec STATIC ${kernel_sources} "${cuda_tests}/twin.cpp")
+target_include_directories(suture_cuda_exec PUBLIC "${PROJECT_SOURCE_DIR}")
+target_link_libraries(suture_cuda_exec PUBLIC suture_exec suture_static suture::openblas Threads::Threads m)
+
 # suture_cuda_test(NAME SOURCE): tests/cuda/SOURCE, run by the execution layer.
 function(suture_cuda_test name source)
     suture_cuda_sources("${cuda_tests}/${source}")
     add_executable(test_cuda_${name} "${cuda_tests}/${source}")
-    target_link_libraries(test_cuda_${name} PRIVATE suture_exec)
+    target_link_libraries(test_cuda_${name} PRIVATE ${ARGN})
     add_test(NAME cuda.${name} COMMAND test_cuda_${name})
     set_tests_properties(cuda.${name} PROPERTIES LABELS cuda TIMEOUT 300)
 endfunction()
 
-suture_cuda_test(exec test_exec.cu)
+suture_cuda_test(exec test_exec.cu suture_exec)
+suture_cuda_test(passes test_passes.cu suture_cuda_exec)

@@ -73,8 +73,15 @@ std::uint64_t random_state = 0x9e3779b97f4a7c15u;
 
 } // namespace
 
+/* The exchanges of a warp: who waits in one, who is gone, and which of the waiting ones agree with the latest. */
+struct warp_state {
+    unsigned waiting = 0, gone = 0, agreeing = 0;
+    const thread *latest = nullptr;
+};
+
 struct block {
     std::vector<thread> threads;
+    std::vector<warp_state> warps;
     std::size_t at_barrier = 0, done = 0;
     const char *site = "";
     std::vector<variable> shared;
@@ -275,27 +282,35 @@ unsigned warp(warp_op op, unsigned mask, void *value, std::size_t size, int argu
         fail("%s: %s: lane %u calls it with a mask 0x%08x that leaves it out", site, op_name(op), t->lane, mask);
     if (width < 1 || width > 32 || (width & (width - 1)) != 0)
         fail("%s: %s: width %d is not a power of two up to 32", site, op_name(op), width);
-    bool complete = true;
-    for (unsigned lane = 0; lane < 32; ++lane) {
-        if (!(mask >> lane & 1) || lane == t->lane)
-            continue;
-        thread *const other = lane_of(t, lane);
-        if (!other || other->now == state::done)
-            fail("%s: %s: the mask 0x%08x names lane %u, which %s", site, op_name(op), mask, lane,
-                 other ? "has left the kernel" : "does not exist");
-        /* One that is still in an exchange of its own with others will come. */
-        if (other->now != state::in_warp || !(other->mask >> t->lane & 1)) {
-            complete = false;
-            continue;
-        }
-        if (other->op != op || other->mask != mask || std::strcmp(other->site, site) != 0)
+    warp_state *const w = &t->home->warps[t->warp];
+    const unsigned own = 1u << t->lane, others = mask & ~own;
+    if (others & w->gone) {
+        const unsigned lane = (unsigned)__builtin_ctz(others & w->gone);
+        fail("%s: %s: the mask 0x%08x names lane %u, which %s", site, op_name(op), mask, lane,
+             lane_of(t, lane) ? "has left the kernel" : "does not exist");
+    }
+    /* One that is still in an exchange of its own with others will come; the others must be in this one. */
+    const thread *const l = w->latest;
+    const bool agrees = w->agreeing && l->op == op && l->mask == mask && l->site == site;
+    unsigned unsure = others & w->waiting & ~(agrees ? w->agreeing : 0), absent = others & ~w->waiting;
+    for (; unsure; unsure &= unsure - 1) {
+        const unsigned lane = (unsigned)__builtin_ctz(unsure);
+        const thread *const other = lane_of(t, lane);
+        if (!(other->mask & own))
+            absent |= 1u << lane;
+        else if (other->op != op || other->mask != mask || std::strcmp(other->site, site) != 0)
             fail("%s: %s with mask 0x%08x in lane %u, but lane %u waits at %s in %s with mask 0x%08x", site,
                  op_name(op), mask, t->lane, lane, other->site, op_name(other->op), other->mask);
     }
-    if (!complete) {
+    w->waiting |= own;
+    w->agreeing = (agrees ? w->agreeing : 0) | own;
+    w->latest = t;
+    if (absent) {
         wait(state::in_warp);
     } else {
         exchange(t);
+        w->waiting &= ~mask;
+        w->agreeing = 0;
         for (unsigned lane = 0; lane < 32; ++lane)
             if (mask >> lane & 1)
                 wake(lane_of(t, lane));
@@ -345,6 +360,7 @@ static void thread_entry()
         t->now = state::done;
         block *const b = t->home;
         ++b->done;
+        b->warps[t->warp].gone |= 1u << t->lane;
         if (b->at_barrier > 0)
             fail("a thread of block %u leaves the kernel while %zu others wait at the barrier of %s", t->where.block.x,
                  b->at_barrier, b->site);
@@ -363,6 +379,9 @@ static void start_block(launch *l, std::size_t number)
     l->blocks.emplace_back(new block);
     block *const b = l->blocks.back().get();
     b->threads.resize((std::size_t)l->size.x * l->size.y * l->size.z);
+    b->warps.resize((b->threads.size() + 31) / 32);
+    if (b->threads.size() % 32)
+        b->warps.back().gone = 0xffffffffu << b->threads.size() % 32;
     if (l->dynamic_bytes) {
         if (posix_memalign(&b->dynamic, 16, l->dynamic_bytes) == 0)
             std::memset(b->dynamic, poison, l->dynamic_bytes);

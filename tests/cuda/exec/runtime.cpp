@@ -173,6 +173,7 @@ bool work()
 
 void drain(exec_stream *s)
 {
+    const door open; /* once for all that is queued: it is a system call */
     ++count.synchronisations;
     while (!s->queue.empty())
         if (!work()) {
