@@ -121,18 +121,18 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) apply_kernel(const sut_cuda_
             sum.lengths[0] += dot(q, q, strict);
             sum.lengths[1] += dot(q, u, strict);
             sum.lengths[2] += distance(q, u, strict);
-            if (FEW) {
+            if constexpr (FEW) {
 #pragma unroll
                 for (int i = 0; i < SUT_CUDA_FEW; ++i)
                     if (i < args.m)
                         sum.slack[i] += dot(q, g.row[i], strict);
-                continue;
+            } else {
+                const int in_panel = strip / SUT_CUDA_STRIP % PANEL;
+                Real *const ps = aside;
+                put_aside(ps, in_panel, q);
+                if (in_panel == PANEL - 1 || strip + SUT_CUDA_STRIP >= chunk.count)
+                    add_tiles<Real>(args, chunk, strip - in_panel * SUT_CUDA_STRIP, ps, nullptr, scratch, total);
             }
-            const int in_panel = strip / SUT_CUDA_STRIP % PANEL;
-            Real *const ps = aside;
-            put_aside(ps, in_panel, q);
-            if (in_panel == PANEL - 1 || strip + SUT_CUDA_STRIP >= chunk.count)
-                add_tiles<Real>(args, chunk, strip - in_panel * SUT_CUDA_STRIP, ps, nullptr, scratch, total);
         }
     }
     if (!args.want_sums)

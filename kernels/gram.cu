@@ -18,37 +18,38 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) gram_kernel(const sut_cuda_a
     double sum[TILE] = {0};
     for (int64_t c = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x); c < end; ++c) {
         const sut_cuda_chunk chunk = args.chunks[c];
-        if (FEW) {
+        if constexpr (FEW) {
             for (int strip = 0; strip < chunk.count; strip += SUT_CUDA_STRIP) {
                 few_rows<Real> g;
                 load_few(args, piece_of(args, chunk, strip), &g);
                 add_triangle(g, args.m, strict, sum);
             }
-            continue;
-        }
-        for (int row = 0; row < args.m; row += SUT_CUDA_FEW)
-            for (int column = 0; column <= row; column += SUT_CUDA_FEW) {
+        } else {
+            for (int row = 0; row < args.m; row += SUT_CUDA_FEW)
+                for (int column = 0; column <= row; column += SUT_CUDA_FEW) {
 #pragma unroll
-                for (int k = 0; k < TILE; ++k)
-                    sum[k] = 0;
-                for (int strip = 0; strip < chunk.count; strip += SUT_CUDA_STRIP) {
-                    const piece p = piece_of(args, chunk, strip);
-                    four<Real> x[SUT_CUDA_FEW];
-#pragma unroll
-                    for (int i = 0; i < SUT_CUDA_FEW; ++i)
-                        x[i] = row + i < args.m ? load_row<Real>(args, p, row + i) : zeros<Real>();
-#pragma unroll
-                    for (int j = 0; j < SUT_CUDA_FEW; ++j) {
-                        const four<Real> y = column + j < args.m ? load_row<Real>(args, p, column + j) : zeros<Real>();
+                    for (int k = 0; k < TILE; ++k)
+                        sum[k] = 0;
+                    for (int strip = 0; strip < chunk.count; strip += SUT_CUDA_STRIP) {
+                        const piece p = piece_of(args, chunk, strip);
+                        four<Real> x[SUT_CUDA_FEW];
 #pragma unroll
                         for (int i = 0; i < SUT_CUDA_FEW; ++i)
-                            sum[i * SUT_CUDA_FEW + j] += dot(x[i], y, strict);
+                            x[i] = row + i < args.m ? load_row<Real>(args, p, row + i) : zeros<Real>();
+#pragma unroll
+                        for (int j = 0; j < SUT_CUDA_FEW; ++j) {
+                            const four<Real> y =
+                                column + j < args.m ? load_row<Real>(args, p, column + j) : zeros<Real>();
+#pragma unroll
+                            for (int i = 0; i < SUT_CUDA_FEW; ++i)
+                                sum[i * SUT_CUDA_FEW + j] += dot(x[i], y, strict);
+                        }
                     }
+                    add_to_block(sum, place_tile{0, row, column, args.m}, scratch, total);
                 }
-                add_to_block(sum, place_tile{0, row, column, args.m}, scratch, total);
-            }
+        }
     }
-    if (FEW)
+    if constexpr (FEW)
         add_to_block(sum, place_tile{0, 0, 0, args.m}, scratch, total);
     finish_sums(args, total);
 }

@@ -67,22 +67,22 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) propose_kernel(const sut_cud
                 for (int e = 0; e < SUT_CUDA_EACH; ++e)
                     w.x[e] = ratio;
             }
-            if (FEW) {
+            if constexpr (FEW) {
 #pragma unroll
                 for (int i = 0; i < SUT_CUDA_FEW; ++i)
                     if (i < args.m)
                         sum.slack[i] += dot(v, g.row[i], strict);
                 if (args.want_metric)
                     add_metric_triangle(g, w, args.m, strict, sum.metric);
-                continue;
+            } else {
+                const int in_panel = strip / SUT_CUDA_STRIP % PANEL;
+                Real *const us = aside, *const ws = aside + PANEL * SUT_CUDA_STRIP;
+                put_aside(us, in_panel, v);
+                put_aside(ws, in_panel, w);
+                if (in_panel == PANEL - 1 || strip + SUT_CUDA_STRIP >= chunk.count)
+                    add_tiles(args, chunk, strip - in_panel * SUT_CUDA_STRIP, us, args.want_metric ? ws : nullptr,
+                              scratch, total);
             }
-            const int in_panel = strip / SUT_CUDA_STRIP % PANEL;
-            Real *const us = aside, *const ws = aside + PANEL * SUT_CUDA_STRIP;
-            put_aside(us, in_panel, v);
-            put_aside(ws, in_panel, w);
-            if (in_panel == PANEL - 1 || strip + SUT_CUDA_STRIP >= chunk.count)
-                add_tiles(args, chunk, strip - in_panel * SUT_CUDA_STRIP, us, args.want_metric ? ws : nullptr, scratch,
-                          total);
         }
     }
     if (!args.want_sums)

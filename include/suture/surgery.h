@@ -9,7 +9,12 @@
  * Conventions: `mean`-like methods (mean, cagrad, aligned_mtl, upgrad, dualproj, mgda, sdmgrad) give a direction of the
  * size of the mean gradient, `sum`-like ones (sum, config, pcgrad) of the sum; `scale_to_sum` multiplies by m.
  * A row whose norm is exactly zero (or 1e-150 times that of the longest row) has no direction: it gets weight 0 wherever
- * a unit vector is needed. Zero results are exact zeros.
+ * a unit vector is needed.
+ *
+ * Zero results are exact zeros: a direction that is rounding noise, |a| <= 6e-8 sqrt(m) sum |w_i| |g_i| (below that K does not
+ * tell it from 0), comes back as 0 with weights 0. Exempt are methods whose weights keep their digits however ill-conditioned K
+ * is: mgda_frank_wolfe, and upgrad and dualproj with a ridge (their default), which end at 4e-15 m sum |w_i| |g_i| instead; and
+ * sum, mean and fixed, whose weights are never replaced.
  */
 #ifndef SUTURE_SURGERY_H
 #define SUTURE_SURGERY_H
@@ -113,14 +118,14 @@ typedef struct sut_surgery_report {
     int n_losses;
     double weights[SUT_MAX_LOSSES]; /**< w */
     double norms[SUT_MAX_LOSSES];   /**< d_i = norm of g_i (Inf or 0 where a double cannot hold it) */
-    double cos_a[SUT_MAX_LOSSES];   /**< cosine of a with g_i, 0 when either vanishes */
-    double norm_a;                  /**< norm of a (likewise) */
-    double min_cos;                 /**< smallest entry of cos_a over rows that are not zero (0 if there is none) */
-    double min_pair_cos;            /**< smallest cosine between two gradients (m = 1: 0) */
-    double conflict_fraction;       /**< share of pairs with cosine < -1e-6 */
-    double alignment;               /**< 2 |mean unit gradient|^2 - 1 in [-1, 1]: Wang et al. 2025, arXiv 2502.00604 */
-    int rank;                       /**< numerical rank that the method used; m where it uses none */
-    int zero;                       /**< a is exactly zero: no direction helps, or the method's own zero case */
+    double cos_a[SUT_MAX_LOSSES];   /**< cosine of a with g_i, 0 where the norm of either is reported as 0 */
+    double norm_a;            /**< norm of a (likewise; 0 too where it is below what K can tell from 0, see above) */
+    double min_cos;           /**< smallest entry of cos_a over rows that are not zero (0 if there is none) */
+    double min_pair_cos;      /**< smallest cosine between two gradients (m = 1: 0) */
+    double conflict_fraction; /**< share of pairs with cosine < -1e-6 */
+    double alignment;         /**< 2 |mean unit gradient|^2 - 1 in [-1, 1]: Wang et al. 2025, arXiv 2502.00604 */
+    int rank;                 /**< numerical rank that the method used; m where it uses none */
+    int zero; /**< a is exactly zero: no direction helps, or the method's own zero case. sum, mean, fixed: K w = 0, all digits. */
     int pareto; /**< stationary: 0 lies in the convex hull of the gradients. Found by config, pcgrad, cagrad,
                                          mgda, sdmgrad; other methods set it only where their answer is zero. */
     int negative_normaliser; /**< IMTL-G: a climbs every loss */
@@ -145,12 +150,13 @@ static inline void sut_surgery_report_init(sut_surgery_report *report)
  *
  * @param ctx     Borrowed.
  * @param config  Borrowed for the call. NULL is not allowed: the method is in it.
- * @param grads   m pointers, each to n elements of `dtype` in the memory of the back end. Read only, not kept.
+ * @param grads   m pointers, each to n elements of `dtype` in the memory of the back end, aligned to their size. Read only,
+ *                not kept.
  * @param m, n    1 <= m <= SUT_MAX_LOSSES; 1 <= n <= INT64_MAX / 8.
  * @param dtype   f32 or f64.
  * @param losses  m finite values, or NULL; needed by mgda with a `loss` normalisation (then > 0).
  * @param counter Number of calls so far, for methods that draw: seed and counter determine the draw.
- * @param out     Out, n elements of `dtype`, may not overlap any gradient. NULL: only the report is wanted.
+ * @param out     Out, n elements of `dtype`, aligned to their size, may not overlap any gradient. NULL: only the report is wanted.
  * @param report  Out, initialised by sut_surgery_report_init(). NULL: not wanted.
  *
  * @return SUT_OK, or an error with nothing written: SUT_ERROR_NOT_FINITE (the text names the loss and the index),

@@ -76,10 +76,10 @@ typedef struct sut_backend_ops {
                          double u_scale, const void *delta, double delta_scale, const void *p, const double *lambda,
                          sut_cone_measure *measure);
 
-    /* The triangle of [M^-1/2 G^T, M^1/2 u] (surgery/nnls.h) into R, (m + 1)^2, on scaled rows and u as in cone_sums. One
-     * thread: for the rare case that cone_sums cannot resolve. */
+    /* The triangle of [M^-1/2 G^T, M^1/2 p] (surgery/nnls.h) into R, (m + 1)^2, of p = u + M^-1 G^T lambda (NULL: u) on
+     * scaled rows and u as in cone_sums. One thread: for the rare case that cone_sums cannot resolve. */
     void (*cone_factor)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u, double u_scale,
-                        const void *delta, double delta_scale, double *R);
+                        const void *delta, double delta_scale, const double *lambda, double *R);
 
     /* One pass of an optimizer step, see optim/step.h. */
     void (*step)(sut_context *ctx, const struct sut_step_pass *pass);

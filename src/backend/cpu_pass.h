@@ -260,7 +260,7 @@ static void SUT_T(proposal_sums)(const SUT_T(chunk) *c, const SUT_REAL *u, const
     SUT_KIND(sut_triangle)(g, w, c->row, c->n_rows, n, 0, c->lanes + SUT_SUM_ROWS + m);
 }
 
-/* One block of the triangle of [M^-1/2 G^T, M^1/2 u]. Groups of different rates: u r and r/M, as in the sums. */
+/* One block of the triangle of [M^-1/2 G^T, M^1/2 u], u the proposal or the update. Groups of different rates: u r and r/M, as in the sums. */
 static void SUT_T(factor_block)(const SUT_T(chunk) *c, const SUT_REAL *u, const SUT_REAL *inverse,
                                 const SUT_REAL *const *g, int64_t n)
 {
@@ -397,6 +397,8 @@ static void SUT_T(apply_block)(const SUT_T(chunk) *c, SUT_T(block) *b, const SUT
     } else {
         if (pass->correction && pass->update <= SUT_UPDATE_EUCLIDEAN) {
             SUT_T(corrected_update)(c, b, g, chi, n);
+            if (pass->factor)
+                SUT_T(factor_block)(c, b->p, b->r, g, n);
         } else if (pass->update == SUT_UPDATE_EUCLIDEAN) {
             kernels->terms(b);
             for (int64_t k = 0; k < n; ++k)

@@ -215,18 +215,25 @@ static void cpu_cone_sums(sut_context *ctx, const sut_layout *layout, const sut_
 }
 
 static void cpu_cone_factor(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
-                            double u_scale, const void *delta, double delta_scale, double *R)
+                            double u_scale, const void *delta, double delta_scale, const double *lambda, double *R)
 {
     const int m = rows->m;
-    plain_walk w = {
-        .layout = layout, .rows = rows, .u = u, .delta = delta, .u_scale = u_scale, .delta_scale = delta_scale};
-    double block[(SUT_MAX_LOSSES + 1) * SUT_FACTOR_ROWS], own[SUT_FACTOR_ROWS], inverse[SUT_BLOCK];
+    plain_walk w = {.layout = layout,
+                    .rows = rows,
+                    .u = u,
+                    .delta = delta,
+                    .weights = lambda,
+                    .u_scale = u_scale,
+                    .delta_scale = delta_scale};
+    double block[(SUT_MAX_LOSSES + 1) * SUT_FACTOR_ROWS], v[SUT_FACTOR_ROWS], own[SUT_FACTOR_ROWS], inverse[SUT_BLOCK];
     memset(R, 0, (size_t)(m + 1) * (size_t)(m + 1) * sizeof *R);
     for (int64_t offset = 0; offset < layout->n_elements; offset += SUT_FACTOR_ROWS) {
         const int64_t left = layout->n_elements - offset, n = left < SUT_FACTOR_ROWS ? left : SUT_FACTOR_ROWS;
         const double *g[SUT_MAX_LOSSES];
         plain_rows(&w, offset, n, ctx->scratch, g);
-        const double *const v = sut_load_double(u, layout->dtype[0], offset, n, own);
+        scale_block(sut_load_double(u, layout->dtype[0], offset, n, own), u_scale, n, v);
+        if (lambda)
+            update_block(&w, g, offset, n, v, v);
         for (int64_t k = 0; k < n; ++k)
             inverse[k] = 1;
         if (delta)
@@ -235,7 +242,7 @@ static void cpu_cone_factor(sut_context *ctx, const sut_layout *layout, const su
             const double root = sqrt(inverse[k]); /* 0: a frozen coordinate, which has no share */
             for (int i = 0; i < m; ++i)
                 block[i * SUT_FACTOR_ROWS + k] = g[i][k] * root;
-            block[m * SUT_FACTOR_ROWS + k] = root > 0 ? v[k] * u_scale / root : 0.0;
+            block[m * SUT_FACTOR_ROWS + k] = root > 0 ? v[k] / root : 0.0;
         }
         sut_factor_add(R, m + 1, block, (int)n);
     }

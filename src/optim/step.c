@@ -575,43 +575,77 @@ static void refine(sut_optimizer *opt, const void *const *grads, sut_solution *s
 /* A p whose measured cosines are this far off is not the projection: K cannot tell the rows apart. */
 #define SUT_NOT_THE_PROJECTION 1e-12
 
-/*
- * The multipliers from the triangle of [M^-1/2 G^T, M^1/2 u], whose condition is the root of K's, and the same refinement.
- * *s is replaced if that is better. True: what is left of u is nothing but rounding, p = 0.
- */
-static bool solve_by_factor(sut_optimizer *opt, const void *const *grads, sut_solution *s)
+/* Powers of two that bring the columns of the triangle near 1; rows that impose nothing become 0. */
+static bool factor_scales(const sut_optimizer *opt, double *scale)
 {
     const int m = opt->config.n_losses;
-    double scale[SUT_MAX_LOSSES + 1], slack[SUT_MAX_LOSSES], delta[SUT_MAX_LOSSES], total[SUT_MAX_LOSSES], pu;
-    bool outside;
     for (int i = 0; i <= m; ++i) {
         const double square = i < m ? opt->K[i * m + i] : opt->uMu;
         int exponent = 0;
         if (!isfinite(square))
             return false;
         (void)frexp(sqrt(square), &exponent);
-        scale[i] = i < m && is_zero_row(opt, i) ? 0 : ldexp(i < m && opt->config.maximize ? -1 : 1, -exponent);
+        scale[i] = i < m && is_zero_row(opt, i) ? 0 : ldexp(1, -exponent);
     }
-    sut_step_pass pass = base_pass(opt, grads, SUT_PASS_TERMS);
+    return true;
+}
+
+/* The triangle of the proposal (`s` NULL), or of the update that *s makes. */
+static void factor(sut_optimizer *opt, const void *const *grads, const sut_solution *s, const double *scale)
+{
+    const int m = opt->config.n_losses;
+    double signed_scale[SUT_MAX_LOSSES + 1];
+    for (int i = 0; i <= m; ++i)
+        signed_scale[i] = i < m && opt->config.maximize ? -scale[i] : scale[i];
+    sut_step_pass pass = base_pass(opt, grads, s ? SUT_PASS_MEASURE : SUT_PASS_TERMS);
     pass.update = opt->config.metric == SUT_METRIC_EUCLIDEAN ? SUT_UPDATE_EUCLIDEAN : SUT_UPDATE_NATURAL;
     pass.careful = true;
     pass.factor = opt->R;
-    pass.factor_scale = scale;
+    pass.factor_scale = signed_scale;
+    if (s)
+        set_multipliers(opt, s, &pass);
     memset(opt->R, 0, ((size_t)m + 1) * ((size_t)m + 1) * sizeof *opt->R);
     opt->ctx->ops->step(opt->ctx, &pass);
+}
 
-    sut_nnls_end end;
+/*
+ * The multipliers from the triangle of [M^-1/2 G^T, M^1/2 u], whose condition is the root of K's; then again from that of
+ * the update they make, while this helps. *s is replaced if the result is better. True: what is left of u is nothing but
+ * rounding, p = 0.
+ */
+static bool solve_by_factor(sut_optimizer *opt, const void *const *grads, sut_solution *s)
+{
+    const int m = opt->config.n_losses;
+    double scale[SUT_MAX_LOSSES + 1], slack[SUT_MAX_LOSSES], delta[SUT_MAX_LOSSES], from[SUT_MAX_LOSSES];
+    double lambda[SUT_MAX_LOSSES], pu, previous = HUGE_VAL;
+    bool outside;
+    if (!factor_scales(opt, scale))
+        return false;
     sut_solution now = *s;
     memset(now.correction, 0, sizeof now.correction);
     now.corrected = true;
-    if (!sut_nnls(opt->R, m, now.lambda, opt->work, &end))
-        return false;
-    if (end.length <= end.noise)
-        return true;
-    for (int i = 0; i < m; ++i)
-        now.lambda[i] *= fabs(scale[i]) / scale[m];
-    double previous = HUGE_VAL;
     for (int round = 0; round <= SUT_MAX_REFINEMENTS; ++round) {
+        sut_nnls_end end;
+        factor(opt, grads, round ? &now : NULL, scale);
+        for (int i = 0; i < m; ++i)
+            from[i] = scale[i] == 0 ? 0 : (now.lambda[i] + now.correction[i]) * scale[m] / scale[i];
+        if (!sut_nnls(opt->R, m, round ? from : NULL, lambda, delta, opt->work, &end))
+            break;
+        if (end.length <= end.noise)
+            return true;
+        /* Changes that are not small beside the multipliers, and rows that join or leave, are multipliers themselves. */
+        bool anew = round == 0;
+        for (int i = 0; i < m; ++i)
+            anew = anew || fabs(delta[i]) > 1e-6 * lambda[i] || (lambda[i] > 0) != (from[i] > 0);
+        for (int i = 0; i < m; ++i) {
+            if (anew) {
+                now.lambda[i] = lambda[i] * scale[i] / scale[m];
+                now.correction[i] = 0;
+            } else {
+                now.correction[i] += delta[i] * scale[i] / scale[m];
+            }
+        }
+        previous = anew ? HUGE_VAL : previous;
         measure(opt, grads, &now, NULL, slack, &now.pp, &pu, &now.dd);
         now.residual = residual(opt, &now, slack, &outside);
         if (now.residual < s->residual)
@@ -619,14 +653,6 @@ static bool solve_by_factor(sut_optimizer *opt, const void *const *grads, sut_so
         if (now.residual <= SUT_RESIDUAL || !(now.residual < 0.5 * previous))
             break;
         previous = now.residual;
-        for (int i = 0; i < m; ++i) {
-            total[i] = scale[i] == 0 ? 0 : (now.lambda[i] + now.correction[i]) * scale[m] / fabs(scale[i]);
-            slack[i] *= fabs(scale[i]) * scale[m];
-        }
-        if (!sut_nnls_correction(opt->R, m, total, slack, delta, opt->work))
-            break;
-        for (int i = 0; i < m; ++i)
-            now.correction[i] += delta[i] * fabs(scale[i]) / scale[m];
     }
     return false;
 }
@@ -698,8 +724,10 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
     /* Look before applying where the sums in hand cannot decide: |p| or the multipliers are dominated by rounding, or the
      * correction is about as small as the threshold of realignment (|p - u| >= |u| violation always). */
     const double amplified = amplification(opt, s->lambda, &reduction);
-    const bool ill =
-        amplified > (f64 ? 450 : 1e6) || reduction < 1e-6 || sut_nnqp_condition(opt->K, m, s->lambda, opt->work) > 1e6;
+    const bool missed =
+        (f64 || s->careful) && left > 1e-11 * sqrt(reduction); /* a row that K cannot tell from others */
+    const bool ill = missed || amplified > (f64 ? 450 : 1e6) || reduction < 1e-6 ||
+                     sut_nnqp_condition(opt->K, m, s->lambda, opt->work) > 1e6;
     const bool unclear = violation <= 4 * c->correction_distance_tol;
     if (ill || unclear) {
         s->careful = s->careful || !f64;

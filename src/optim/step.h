@@ -78,8 +78,8 @@ typedef struct sut_step_pass {
     bool strict;    /* products and sums in double */
     bool careful;   /* f64 arithmetic (and sums) for f32 tensors too */
     double u_scale; /* a power of two that keeps the sums in range; 1 unless `careful` */
-    /* TERMS, careful: the triangle of [M^-1/2 G^T, M^1/2 u] is made here, (m + 1)^2 zeros (surgery/nnls.h), or NULL; its
-     * columns are multiplied by factor_scale, m + 1 powers of two. */
+    /* TERMS and MEASURE with `correction`, careful: the triangle of [M^-1/2 G^T, M^1/2 u or p] is made here, of (m + 1)^2
+     * zeros (surgery/nnls.h), or NULL; its columns are multiplied by factor_scale, m + 1 powers of two. */
     double *factor;
     const double *factor_scale;
     bool realign;

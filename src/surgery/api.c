@@ -66,9 +66,15 @@ static sut_status check_arrays(sut_context *ctx, const void *const *grads, int m
     for (int i = 0; i < m; ++i) {
         if (!grads[i])
             SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: grads[%d] is NULL", i);
+        if ((uintptr_t)grads[i] % sut_dtype_size(dtype) != 0)
+            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: grads[%d] is not aligned to its %zu-byte elements", i,
+                     sut_dtype_size(dtype));
         if (out && sut_overlap(grads[i], size, out, size))
             SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: out overlaps grads[%d]", i);
     }
+    if ((uintptr_t)out % sut_dtype_size(dtype) != 0)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: out is not aligned to its %zu-byte elements",
+                 sut_dtype_size(dtype));
     return SUT_OK;
 }
 

@@ -128,7 +128,7 @@ static bool find_root(const cagrad *p, double low, double high, double *w, doubl
 static sut_status answer_stationary(const sut_surgery_problem *problem, double factor, sut_surgery_output *out)
 {
     const int m = problem->m;
-    double mean[SUT_MAX_LOSSES];
+    double mean[SUT_MAX_LOSSES] = {0};
     for (int i = 0; i < m; ++i)
         mean[i] = 1.0 / m;
     out->pareto = true;
@@ -203,5 +203,8 @@ sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_ou
     const double length = smooth ? sqrt(sut_max2(0.0, norm2 - p.eps)) + eps_length : sqrt(norm2);
     for (int i = 0; i < m; ++i)
         out->weights[i] += factor * p.r * w[i] / length;
+    /* g_w was noise after all: weights of r / |g_w| that cancel. */
+    if (out->pareto && !smooth && sut_surgery_vanishes(problem, out->weights))
+        return answer_stationary(problem, factor, out);
     return SUT_OK;
 }

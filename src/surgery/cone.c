@@ -248,13 +248,6 @@ static void measure_stored(projection *q, const void *p, candidate *c)
                               &c->measure);
 }
 
-/* What is left of s_P, as a change of the multipliers. */
-static bool correction(projection *q, const double *s, const double *lambda, double *delta)
-{
-    return q->factored ? sut_nnls_correction(q->R, q->m, lambda, s, delta, q->work)
-                       : sut_nnqp_correction(q->sums.K, s, q->m, lambda, delta, q->work);
-}
-
 /* Largest |s_i| / (d_i |p|) that ought to be zero, and whether a row outside the working set is violated by rounding of K. */
 static double residual(const projection *q, const candidate *c, const double *target, bool *violated)
 {
@@ -332,40 +325,46 @@ static double distance(const projection *q, const candidate *c)
 /* A candidate this far off is not the projection, and K is to blame. */
 #define SUT_NOT_THE_PROJECTION 1e-11
 
-/*
- * The multipliers once more, from the triangle. *zero_out: what is left of u is rounding. Nothing else is changed unless the
- * new ones are better.
- */
-static void find_by_factor(projection *q, candidate *c, bool *zero_out)
+/* The triangle of u, or of the update that multipliers make. Rows that impose nothing (1e-150 times the longest) vanish. */
+static void factor_of(projection *q, const void *u, const double *lambda)
 {
-    sut_nnls_end end;
-    candidate best, now;
-    q->ctx->ops->cone_factor(q->ctx, q->layout, &q->rows, q->u, q->u_scale, q->metric, q->delta_scale, q->R);
-    /* Rows that impose nothing (1e-150 times the longest) push nothing. */
+    q->ctx->ops->cone_factor(q->ctx, q->layout, &q->rows, u, q->u_scale, q->metric, q->delta_scale, lambda, q->R);
     for (int i = 0; i < q->m; ++i)
         for (int r = 0; q->d[i] == 0.0 && r <= q->m; ++r)
             q->R[r * (q->m + 1) + i] = 0.0;
-    if (!sut_nnls(q->R, q->m, now.lambda, q->work, &end))
-        return;
-    q->rounds += end.rounds;
-    *zero_out = end.length <= end.noise && !q->frozen;
-    measure_unrounded(q, &now);
-    best = now;
-    for (int step = 0; step < 3 && !*zero_out; ++step) {
-        double delta[SUT_MAX_LOSSES];
-        if (!sut_nnls_correction(q->R, q->m, now.lambda, now.measure.s, delta, q->work))
-            break;
-        for (int i = 0; i < q->m; ++i)
-            now.lambda[i] += delta[i];
+}
+
+/*
+ * The multipliers once more, from the triangle of u, then from that of the update they make while this helps. *zero_out: what
+ * is left of u is rounding. *c is replaced if the result is better.
+ */
+static void find_by_factor(projection *q, candidate *c, bool *zero_out)
+{
+    double delta[SUT_MAX_LOSSES], from[SUT_MAX_LOSSES], previous = HUGE_VAL;
+    candidate now;
+    for (int round = 0; round < 4; ++round) {
+        sut_nnls_end end;
+        factor_of(q, q->u, round ? now.lambda : NULL);
+        if (round)
+            memcpy(from, now.lambda, sizeof from);
+        if (!sut_nnls(q->R, q->m, round ? from : NULL, now.lambda, delta, q->work, &end))
+            return;
+        q->rounds += end.rounds;
+        q->refinements += round > 0;
+        if (end.length <= end.noise && !q->frozen) {
+            *zero_out = true;
+            *c = now;
+            return;
+        }
         measure_unrounded(q, &now);
-        ++q->refinements;
-        if (!(distance(q, &now) < distance(q, &best)))
-            break;
-        best = now;
-    }
-    if (*zero_out || distance(q, &best) < distance(q, c)) {
-        *c = best;
-        q->factored = true;
+        const double off = distance(q, &now);
+        if (off < distance(q, c)) {
+            *c = now;
+            q->factored = true;
+        }
+        if (off <= 4.0 * SUT_EPS || !(off < 0.5 * previous))
+            return;
+        previous = off;
     }
 }
 
@@ -393,10 +392,21 @@ static void correct_stored(projection *q, candidate *c)
     for (int step = 0; step < 2; ++step) {
         bool violated;
         const double worst = residual(q, c, zero, &violated);
-        if (worst <= 1e-14 || !correction(q, c->measure.s, c->lambda, delta))
-            return;
+        if (!q->factored) {
+            if (worst <= 1e-14 || !sut_nnqp_correction(q->sums.K, c->measure.s, q->m, c->lambda, delta, q->work))
+                return;
+        } else {
+            /* From the stored p as it is: rows may join or leave. */
+            sut_nnls_end end;
+            double lambda[SUT_MAX_LOSSES];
+            if (distance(q, c) <= 1e-14)
+                return;
+            factor_of(q, q->p, NULL);
+            if (!sut_nnls(q->R, q->m, c->lambda, lambda, delta, q->work, &end))
+                return;
+        }
         for (int i = 0; i < q->m; ++i)
-            c->lambda[i] += delta[i];
+            c->lambda[i] = sut_max2(0.0, c->lambda[i] + delta[i]);
         apply(q, q->p, delta);
         measure_stored(q, q->p, c);
         ++q->refinements;

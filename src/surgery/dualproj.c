@@ -27,7 +27,7 @@ bool sut_surgery_project_weights(const sut_surgery_problem *problem, const doubl
         w[i] = v[i] + lambda[i];
         changed = changed || lambda[i] > 0.0;
     }
-    if (changed && ridge == 0.0 && sut_surgery_vanishes(K, problem->m, w))
+    if (changed && ridge == 0.0 && sut_surgery_vanishes(problem, w))
         for (size_t i = 0; i < m; ++i)
             w[i] = 0.0;
     return true;
@@ -38,6 +38,11 @@ bool sut_surgery_below_norm_eps(const sut_surgery_problem *problem)
     return ldexp(problem->trace, 2 * problem->exponent) < problem->config->norm_eps;
 }
 
+bool sut_surgery_ridge_decides(const sut_surgery_problem *problem)
+{
+    return problem->config->reg_eps > SUT_NOISE(problem->m);
+}
+
 sut_status sut_surgery_dualproj(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
@@ -45,9 +50,10 @@ sut_status sut_surgery_dualproj(const sut_surgery_problem *problem, sut_surgery_
     double v[SUT_MAX_LOSSES];
     for (int i = 0; i < m; ++i)
         out->weights[i] = v[i] = config->preference ? config->preference[i] : 1.0 / m;
-    if (sut_surgery_below_norm_eps(problem))
-        return SUT_OK;
-    return sut_surgery_project_weights(problem, v, config->reg_eps * problem->trace, out->weights, problem->work)
-               ? SUT_OK
-               : SUT_ERROR_INTERNAL;
+    const bool mean = sut_surgery_below_norm_eps(problem);
+    out->determined = mean || sut_surgery_ridge_decides(problem);
+    if (!mean &&
+        !sut_surgery_project_weights(problem, v, config->reg_eps * problem->trace, out->weights, problem->work))
+        return SUT_ERROR_INTERNAL;
+    return SUT_OK;
 }

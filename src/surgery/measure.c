@@ -2,8 +2,10 @@
  * Figures of a report from the Gram matrix: norms, cosines between gradients, cosines of a with each of them.
  *
  * a . g_i = (K w)_i and |a|^2 = w^T K w. When the latter vanishes to its own rounding, the norm and the cosines are reported
- * as 0: their signs would be noise, and a conflict must not be reported for noise. Otherwise a is at least 3e-8 of its parts,
- * and the cosines are good to 1e-8.
+ * as 0: their signs would be noise, and a conflict must not be reported for noise. The bound is half of that in solve.c, so
+ * that a direction which passed there has a norm here, whatever the last digits; only weights that do not hang on K's condition
+ * (sum, mean, fixed, `determined`) come here without that test. At the bound the norm may be off by a tenth, and a cosine beyond
+ * 1e-8 sqrt(m) has the right sign; errors fall with the square of |a|.
  */
 #include "surgery/prelude.h"
 #include "surgery/surgery.h"
@@ -37,7 +39,7 @@ void sut_surgery_measure(const sut_surgery_input *in, const sut_surgery_output *
 {
     const int m = in->m;
     const double *K = in->K, *w = out->weights;
-    double d[SUT_MAX_LOSSES], product[SUT_MAX_LOSSES], longest = 0.0, square = 0.0, size = 0.0;
+    double d[SUT_MAX_LOSSES], product[SUT_MAX_LOSSES], longest = 0.0, square = 0.0, reach = 0.0;
     for (int i = 0; i < m; ++i) {
         d[i] = sqrt(sut_max2(0.0, K[(size_t)i * (size_t)(m + 1)]));
         longest = sut_max2(longest, d[i]);
@@ -63,19 +65,17 @@ void sut_surgery_measure(const sut_surgery_input *in, const sut_surgery_output *
     for (int i = 0; i < m; ++i)
         part[i] = largest > 0.0 ? part[i] / largest : 0.0;
     for (int i = 0; i < m; ++i) {
-        double sum_size = 0.0;
         product[i] = 0.0; /* a . u_i */
         for (int j = 0; j < m; ++j) {
             if (d[i] == 0.0 || part[j] == 0.0)
                 continue;
-            const double x = K[(size_t)i * (size_t)m + (size_t)j] / d[i] / d[j] * part[j];
-            product[i] += x;
-            sum_size += fabs(x);
+            product[i] +=
+                i == j ? part[j] : sut_clamp_cosine(K[(size_t)i * (size_t)m + (size_t)j] / d[i] / d[j]) * part[j];
         }
         square += part[i] * product[i];
-        size += fabs(part[i]) * sum_size;
+        reach += fabs(part[i]);
     }
-    const double norm = square > 4.0 * m * SUT_EPS * size ? sqrt(square) : 0.0;
+    const double norm = square > 0.5 * SUT_NOISE(m) * reach * reach ? sqrt(square) : 0.0;
     report->norm_a = ldexp(norm * largest, in->exponent + weight_exponent);
     report->min_cos = 0.0;
     report->n_conflicts = 0;

@@ -62,6 +62,7 @@ sut_status sut_surgery_mgda(const sut_surgery_problem *problem, sut_surgery_outp
         }
     }
     if (config->mgda_frank_wolfe) {
+        out->determined = true; /* an average of rows, whatever K */
         out->converged =
             frank_wolfe(S, m, config->mgda_fw_epsilon, config->mgda_fw_max_iterations, out->weights, &out->iterations);
         return SUT_OK;

@@ -18,7 +18,7 @@ void sut_factor_add(double *R, int cols, double *block, int rows)
         double square = 0.0;
         for (int k = 0; k < rows; ++k)
             square += v[k] * v[k];
-        if (square == 0.0)
+        if (!(square > 1e-250)) /* rounding of rounding: columns are longer than 1e-75 or zero */
             continue;
         const double head = row[j], length = sqrt(head * head + square);
         const double diagonal = head > 0.0 ? -length : length;
@@ -43,11 +43,14 @@ typedef struct nnls {
     const double *R;
     int m, np;
     double scale[SUT_MAX_LOSSES]; /* 1 / |b_j|; 0 where the column vanishes */
+    double base[SUT_MAX_LOSSES];  /* multipliers, of unit columns, that y contains */
+    double delta[SUT_MAX_LOSSES]; /* what is added to them: -base outside P */
     int P[SUT_MAX_LOSSES];
+    bool inside[SUT_MAX_LOSSES];
     double *T, *block;
 } nnls;
 
-static void nnls_init(nnls *q, const double *R, int m, double *work)
+static void nnls_init(nnls *q, const double *R, int m, const double *from, double *work)
 {
     const int cols = m + 1;
     q->R = R;
@@ -59,27 +62,51 @@ static void nnls_init(nnls *q, const double *R, int m, double *work)
         double square = 0.0;
         for (int r = 0; r <= j; ++r)
             square += R[r * cols + j] * R[r * cols + j];
-        q->scale[j] = square > 0.0 && isfinite(square) ? 1.0 / sqrt(square) : 0.0;
+        const double length = sqrt(square);
+        q->scale[j] = square > 0.0 && isfinite(square) ? 1.0 / length : 0.0;
+        q->base[j] = from && q->scale[j] > 0.0 ? from[j] * length : 0.0;
+        q->delta[j] = 0.0;
+        q->inside[j] = q->base[j] > 0.0;
+        if (q->inside[j])
+            q->P[q->np++] = j;
+    }
+}
+
+/* y with everything in it that is not up to the set. */
+static void rest_of(const nnls *q, bool with_set, double *rest)
+{
+    const int rows = q->m + 1;
+    for (int r = 0; r < rows; ++r)
+        rest[r] = q->R[r * rows + q->m];
+    for (int j = 0; j < q->m; ++j) {
+        const double x = q->delta[j] * q->scale[j];
+        if (x == 0.0 || (q->inside[j] && !with_set))
+            continue;
+        for (int r = 0; r <= j; ++r)
+            rest[r] += q->R[r * rows + j] * x;
     }
 }
 
 static void factor_set(nnls *q)
 {
     const int rows = q->m + 1, cols = q->np + 1;
+    double rest[SUT_MAX_LOSSES + 1];
+    rest_of(q, false, rest);
     memset(q->T, 0, (size_t)cols * (size_t)cols * sizeof *q->T);
     for (int first = 0; first < rows; first += SUT_FACTOR_ROWS) {
         const int now = rows - first < SUT_FACTOR_ROWS ? rows - first : SUT_FACTOR_ROWS;
-        for (int c = 0; c < cols; ++c) {
-            const int j = c < q->np ? q->P[c] : q->m;
-            const double scale = c < q->np ? q->scale[j] : 1.0;
-            for (int r = 0; r < now; ++r)
-                q->block[c * SUT_FACTOR_ROWS + r] = first + r <= j ? q->R[(first + r) * rows + j] * scale : 0.0;
+        for (int r = 0; r < now; ++r) {
+            for (int c = 0; c < q->np; ++c) {
+                const int j = q->P[c];
+                q->block[c * SUT_FACTOR_ROWS + r] = first + r <= j ? q->R[(first + r) * rows + j] * q->scale[j] : 0.0;
+            }
+            q->block[q->np * SUT_FACTOR_ROWS + r] = rest[first + r];
         }
         sut_factor_add(q->T, cols, q->block, now);
     }
 }
 
-/* z = argmin |B_P z + y|. */
+/* z = argmin |B_P z + rest|. */
 static void solve_set(const nnls *q, double *z)
 {
     const int cols = q->np + 1;
@@ -91,17 +118,12 @@ static void solve_set(const nnls *q, double *z)
     }
 }
 
-/* The products of every column with what is left of y: those of p with the gradients, up to a length. */
-static void slacks(const nnls *q, const double *lambda, double *s)
+/* The products of every unit column with what is left of y. */
+static void slacks(const nnls *q, double *s)
 {
     const int rows = q->m + 1;
     double rest[SUT_MAX_LOSSES + 1];
-    for (int r = 0; r < rows; ++r) {
-        rest[r] = q->R[r * rows + q->m];
-        for (int k = 0; k < q->np; ++k)
-            if (q->P[k] >= r)
-                rest[r] += q->R[r * rows + q->P[k]] * (q->scale[q->P[k]] * lambda[q->P[k]]);
-    }
+    rest_of(q, true, rest);
     for (int j = 0; j < q->m; ++j) {
         s[j] = 0.0;
         for (int r = 0; r <= j; ++r)
@@ -110,15 +132,18 @@ static void slacks(const nnls *q, const double *lambda, double *s)
     }
 }
 
-static void drop(nnls *q, int k)
+static void leave(nnls *q, int k)
 {
+    const int j = q->P[k];
+    q->delta[j] = -q->base[j];
+    q->inside[j] = false;
     --q->np;
     for (; k < q->np; ++k)
         q->P[k] = q->P[k + 1];
 }
 
-/* Lambda, of unit columns, moves to the solution on P; what would become negative leaves P on the way. */
-static void walk(nnls *q, double *lambda)
+/* To the solution on P; multipliers that would become negative leave P on the way. */
+static void walk(nnls *q)
 {
     double z[SUT_MAX_LOSSES];
     while (q->np > 0) {
@@ -127,109 +152,85 @@ static void walk(nnls *q, double *lambda)
         double step = 1.0;
         int hit = -1;
         for (int k = 0; k < q->np; ++k) {
-            const double from = lambda[q->P[k]];
-            if (z[k] > 0.0)
+            const int j = q->P[k];
+            const double here = q->base[j] + q->delta[j], there = q->base[j] + z[k];
+            if (there > 0.0)
                 continue;
-            const double x = from / (from - z[k]);
+            const double x = here > 0.0 ? here / (here - there) : 0.0;
             if (hit < 0 || x < step) {
                 step = x;
                 hit = k;
             }
         }
-        for (int k = 0; k < q->np; ++k)
-            lambda[q->P[k]] = hit < 0 ? z[k] : lambda[q->P[k]] + step * (z[k] - lambda[q->P[k]]);
+        for (int k = 0; k < q->np; ++k) {
+            double *const d = &q->delta[q->P[k]];
+            *d = hit < 0 ? z[k] : *d + step * (z[k] - *d);
+        }
         if (hit < 0)
             return;
-        lambda[q->P[hit]] = 0.0;
+        leave(q, hit);
         for (int k = q->np - 1; k >= 0; --k)
-            if (!(lambda[q->P[k]] > 0.0)) {
-                lambda[q->P[k]] = 0.0;
-                drop(q, k);
-            }
+            if (!(q->base[q->P[k]] + q->delta[q->P[k]] > 0.0))
+                leave(q, k);
     }
 }
 
 /* A column joins P unless it depends on the others or would leave again at once. */
-static bool join(nnls *q, int j, double *lambda)
+static bool join(nnls *q, int j)
 {
     double z[SUT_MAX_LOSSES];
     const int k = q->np++;
     q->P[k] = j;
+    q->inside[j] = true;
     factor_set(q);
     const double pivot = fabs(q->T[k * (q->np + 1) + k]);
     if (pivot > 8.0 * q->np * SUT_EPS) {
         solve_set(q, z);
-        if (z[k] > 0.0) {
-            walk(q, lambda);
+        if (q->base[j] + z[k] > 0.0) {
+            walk(q);
             return true;
         }
     }
-    --q->np;
+    leave(q, k);
     return false;
 }
 
-bool sut_nnls(const double *R, int m, double *lambda, double *work, sut_nnls_end *end)
+bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
+              sut_nnls_end *end)
 {
     nnls q;
     double s[SUT_MAX_LOSSES], y = 0.0;
     bool passed_over[SUT_MAX_LOSSES] = {false};
-    nnls_init(&q, R, m, work);
-    memset(lambda, 0, (size_t)m * sizeof *lambda);
+    nnls_init(&q, R, m, from, work);
+    walk(&q);
     for (int r = 0; r <= m; ++r)
         y += R[r * (m + 1) + m] * R[r * (m + 1) + m];
     y = sqrt(y);
     const int limit = 20 * m + 50;
     for (end->rounds = 0; end->rounds < limit; ++end->rounds) {
-        /* What rounding leaves of a sum of columns. */
+        /* What rounding leaves of a sum of unit columns: hardly ever more than `size` units, never more than `noise`. */
         double size = y;
         for (int j = 0; j < m; ++j)
-            size += lambda[j];
+            size += fabs(q.delta[j]);
         end->noise = 8.0 * (m + 4) * SUT_EPS * size;
-        slacks(&q, lambda, s);
+        slacks(&q, s);
         int worst = -1;
         for (int j = 0; j < m; ++j)
-            if (q.scale[j] > 0.0 && lambda[j] == 0.0 && !passed_over[j] && s[j] < -end->noise &&
+            if (q.scale[j] > 0.0 && !q.inside[j] && !passed_over[j] && s[j] < -SUT_EPS * size &&
                 (worst < 0 || s[j] < s[worst]))
                 worst = j;
         if (worst < 0)
             break;
-        if (join(&q, worst, lambda))
+        if (join(&q, worst))
             memset(passed_over, 0, sizeof passed_over);
         else
             passed_over[worst] = true;
     }
     factor_set(&q);
     end->length = fabs(q.T[q.np * (q.np + 1) + q.np]);
-    for (int j = 0; j < m; ++j)
-        lambda[j] *= q.scale[j];
+    for (int j = 0; j < m; ++j) {
+        delta[j] = q.delta[j] * q.scale[j];
+        lambda[j] = q.inside[j] ? (from ? from[j] : 0.0) + delta[j] : 0.0;
+    }
     return end->rounds < limit;
-}
-
-bool sut_nnls_correction(const double *R, int m, const double *lambda, const double *s, double *delta, double *work)
-{
-    nnls q;
-    double x[SUT_MAX_LOSSES];
-    nnls_init(&q, R, m, work);
-    memset(delta, 0, (size_t)m * sizeof *delta);
-    for (int j = 0; j < m; ++j)
-        if (lambda[j] > 0.0 && q.scale[j] > 0.0)
-            q.P[q.np++] = j;
-    factor_set(&q);
-    /* T^T T delta = -s. */
-    const int cols = q.np + 1;
-    for (int a = 0; a < q.np; ++a) {
-        x[a] = -s[q.P[a]] * q.scale[q.P[a]];
-        for (int b = 0; b < a; ++b)
-            x[a] -= q.T[b * cols + a] * x[b];
-        x[a] /= q.T[a * cols + a];
-    }
-    bool positive = true;
-    for (int a = q.np - 1; a >= 0; --a) {
-        for (int b = a + 1; b < q.np; ++b)
-            x[a] -= q.T[a * cols + b] * x[b];
-        x[a] /= q.T[a * cols + a];
-        delta[q.P[a]] = x[a] * q.scale[q.P[a]];
-        positive = positive && lambda[q.P[a]] + delta[q.P[a]] > 0.0;
-    }
-    return positive;
 }

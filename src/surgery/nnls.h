@@ -17,20 +17,21 @@
  * cols columns of SUT_FACTOR_ROWS entries each; destroyed. */
 void sut_factor_add(double *R, int cols, double *block, int rows);
 
-/* What was found: |B l + y|, and below which length this is nothing but rounding. */
+/* What was found: the length of what is left, below which length that is nothing but rounding, and how many rounds it took. */
 typedef struct sut_nnls_end {
     double length, noise;
     int rounds;
 } sut_nnls_end;
 
 /*
- * Multipliers from R ((m + 1)^2, y in the last column). Columns of B that vanish impose nothing. `work`:
- * SUT_SURGERY_WORK(m). False: the solver reached its limit of rounds.
+ * Multipliers from R ((m + 1)^2, y in the last column). Columns of B that vanish impose nothing.
+ *
+ * `from`: NULL, or multipliers that are in y already: y = M^1/2 p, p the step that they make. What is left to do is then
+ * small beside y, and its rounding too: this is the refinement of a solution. `lambda`: out, the new multipliers; `delta`:
+ * out, by how much they differ from `from`, with digits of its own. `work`: SUT_SURGERY_WORK(m). False: the solver reached
+ * its limit of rounds.
  */
-bool sut_nnls(const double *R, int m, double *lambda, double *work, sut_nnls_end *end);
-
-/* As sut_nnqp_correction(): with s = G p measured, delta = -(B_P^T B_P)^-1 s_P on P = { lambda > 0 }, else 0. True when
- * lambda + delta stays positive on P. */
-bool sut_nnls_correction(const double *R, int m, const double *lambda, const double *s, double *delta, double *work);
+bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
+              sut_nnls_end *end);
 
 #endif /* SUT_SURGERY_NNLS_H */

@@ -8,6 +8,7 @@
 #define SUT_SURGERY_SURGERY_H
 
 #include "core/internal.h"
+#include "surgery/prelude.h"
 
 /* Doubles of workspace that any function here needs for m rows. */
 #define SUT_SURGERY_WORK(m) ((size_t)(12 * (m) * (m) + 64 * (m) + 256))
@@ -27,8 +28,9 @@ typedef struct sut_surgery_output {
     double weights[SUT_MAX_LOSSES];
     int rank;
     bool zero, pareto, negative_normaliser;
-    bool converged; /* false: the method stopped at its limit of iterations; the weights are the best so far */
-    int iterations; /* of the method's own loop; 0 where it has none */
+    bool determined; /* set by a method: its weights do not hang on the condition of K, so a small a is not noise */
+    bool converged;  /* false: the method stopped at its limit of iterations; the weights are the best so far */
+    int iterations;  /* of the method's own loop; 0 where it has none */
 } sut_surgery_output;
 
 /*
@@ -92,8 +94,11 @@ sut_status sut_surgery_sdmgrad(const sut_surgery_problem *problem, sut_surgery_o
 bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge, double *w,
                                  double *work);
 
-/* K w vanishes to its own rounding in every row: sum w_i g_i is zero, and what is left of it is noise. */
-bool sut_surgery_vanishes(const double *K, int m, const double *w);
+/* |sum w_i g_i|^2 is zero to the rounding of K: what is left of the sum is noise, if w comes from a solve with K. */
+bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w);
+
+/* That share of (sum |w_i| d_i)^2 up to which |a|^2 is rounding; solve.c says why. */
+#define SUT_NOISE(m) (16.0 * (m)*SUT_EPS)
 
 /* ||g_w||^2 = w^T K w is zero to rounding, w >= 0: 0 lies in the hull of the rows. */
 bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2);
@@ -106,7 +111,8 @@ sut_status sut_surgery_solve(sut_context *ctx, const sut_surgery_input *in, sut_
 
 /*
  * Fill in norms, cosines and conflict figures of a report from K, exponent and weights. Everything but struct_size and
- * `strict` is written. A norm that vanishes to its own rounding is reported as 0, and so are its cosines.
+ * `strict` is written. A norm that vanishes to its own rounding is reported as 0, and so are its cosines: this happens to
+ * weights that are all 0, to those of sum, mean and fixed, and to `determined` ones.
  */
 void sut_surgery_measure(const sut_surgery_input *in, const sut_surgery_output *out, sut_surgery_report *report);
 

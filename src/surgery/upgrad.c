@@ -13,6 +13,7 @@ sut_status sut_surgery_upgrad(const sut_surgery_problem *problem, sut_surgery_ou
     const int m = problem->m;
     const bool mean = sut_surgery_below_norm_eps(problem);
     double e[SUT_MAX_LOSSES], w[SUT_MAX_LOSSES];
+    out->determined = mean || sut_surgery_ridge_decides(problem);
     for (int i = 0; i < m; ++i)
         e[i] = 0.0;
     for (int i = 0; i < m; ++i) {

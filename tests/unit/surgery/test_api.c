@@ -81,6 +81,36 @@ static void overlaps_are_refused(void **state)
         assert_true(block[10 + k] == kept[k] + kept[5 + k]);
 }
 
+/* Any byte offset that is not a multiple of the element size, in a gradient and in out. */
+static void misaligned_pointers_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        sut_dtype dtype;
+        size_t size;
+    } types[2] = {{SUT_DTYPE_F32, sizeof(float)}, {SUT_DTYPE_F64, sizeof(double)}};
+    static double memory[2][8];
+    sut_surgery_config config;
+    char *const block = (char *)memory[0], *const out = (char *)memory[1];
+    sut_surgery_config_init(&config, SUT_SURGERY_SUM);
+    for (int t = 0; t < 2; ++t) {
+        for (size_t shift = 0; shift < 2 * types[t].size; ++shift) {
+            const bool fits = shift % types[t].size == 0;
+            const void *const rows[2] = {block, block + shift};
+            assert_int_equal(
+                sut_surgery_direction(test_context(), &config, rows, 2, 5, types[t].dtype, NULL, 0, NULL, NULL),
+                fits ? SUT_OK : SUT_ERROR_INVALID_ARGUMENT);
+            if (!fits)
+                assert_non_null(strstr(sut_context_last_error(test_context()), "grads[1] is not aligned"));
+            assert_int_equal(
+                sut_surgery_direction(test_context(), &config, rows, 1, 5, types[t].dtype, NULL, 0, out + shift, NULL),
+                fits ? SUT_OK : SUT_ERROR_INVALID_ARGUMENT);
+            if (!fits)
+                assert_non_null(strstr(sut_context_last_error(test_context()), "out is not aligned"));
+        }
+    }
+}
+
 /* C005: one bad entry among 1001, found by loss and index, for every method. */
 static void bad_entries_are_named(void **state)
 {
@@ -299,10 +329,15 @@ static void parts_may_be_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arguments_are_checked),        cmocka_unit_test(overlaps_are_refused),
-        cmocka_unit_test(bad_entries_are_named),        cmocka_unit_test(gram_matrices_are_checked),
-        cmocka_unit_test(success_never_comes_with_nan), cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(parts_may_be_left_out),        cmocka_unit_test(overflow_is_refused_before_writing),
+        cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(overlaps_are_refused),
+        cmocka_unit_test(misaligned_pointers_are_refused),
+        cmocka_unit_test(bad_entries_are_named),
+        cmocka_unit_test(gram_matrices_are_checked),
+        cmocka_unit_test(success_never_comes_with_nan),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(parts_may_be_left_out),
+        cmocka_unit_test(overflow_is_refused_before_writing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
