@@ -30,11 +30,12 @@ enum kind {
     ZERO_ROWS,
     MORE_ROWS_THAN_COLUMNS,
     SPANNING, /* the cone is {0}: p = 0 for any proposal */
+    SPREAD,   /* coordinates of sizes 1e-4 to 1e4: rows that nearly all lie in few of them */
     N_KINDS
 };
 static const char *const kind_name[N_KINDS] = {"random",         "conflicting",     "duplicates", "opposed",
                                                "nearly opposed", "nearly parallel", "unresolved", "zero rows",
-                                               "m > n",          "spanning"};
+                                               "m > n",          "spanning",        "spread"};
 
 typedef struct problem {
     int kind, m, n;
@@ -53,6 +54,9 @@ static void draw_shape(test_random *r, int kind, problem *x)
     } else if (kind == SPANNING) {
         x->n = 1 + test_below(r, 5);
         x->m = 2 * x->n;
+    } else if (kind == SPREAD) {
+        x->m = 2 + test_below(r, 4);
+        x->n = x->m + test_below(r, 2);
     } else if (test_below(r, 4) == 0) {
         x->m = 5 + test_below(r, 4);
         x->n = x->m + test_below(r, 50);
@@ -92,6 +96,12 @@ static void draw_rows(test_random *r, double scale, problem *x)
         if (x->kind == ZERO_ROWS)
             last[k] = 0;
     }
+    if (x->kind == SPREAD)
+        for (int k = 0; k < n; ++k) {
+            const double size = pow(10, test_below(r, 9) - 4);
+            for (int i = 0; i < m; ++i)
+                x->G[i][k] *= size;
+        }
     if (x->kind == SPANNING)
         for (int i = 0; i < m; ++i)
             for (int k = 0; k < n; ++k)
@@ -278,22 +288,22 @@ static worst every_method(int kind, sut_dtype dtype, int rounds)
 }
 
 /*
- * Below an angle of about 1e-7 rows count as opposed: p is the projection on what is orthogonal to both, and its cosines are
- * as small as the angle. Its distance from the reference is not small then.
+ * Angles down to 1e-9 are resolved. What is left of the certificate is there the rounding of p itself, as its multipliers of
+ * 1e9 show it. Its distance from the reference is that of the two roundings of u, amplified as much.
  */
 static void f64(void **state)
 {
     (void)state;
     for (int kind = 0; kind < N_KINDS; ++kind) {
         const worst w = every_method(kind, SUT_DTYPE_F64, STEP_ROUNDS(80, 4));
-        const double primal = kind == UNRESOLVED ? 2e-7 : 1e-10;
-        const double complementarity = kind == UNRESOLVED ? 1 : 1e-10; /* multipliers of 1e8 and more */
+        const double primal = kind == UNRESOLVED ? 1e-8 : 1e-10;
+        const double complementarity = kind == UNRESOLVED ? 1e-8 : 1e-10;
         if (!(w.primal <= primal && w.cosine <= primal && w.complementarity <= complementarity &&
               w.gap <= complementarity))
             fail_msg("%s rows: primal %g, cosine %g, complementarity %g, gap %g", kind_name[kind], w.primal, w.cosine,
                      w.complementarity, w.gap);
         /* Rounding of u, amplified by 1 / width (which is divided out); |p| <= 1e-10 |u| becomes 0. */
-        if (kind != UNRESOLVED && !(w.difference <= 1.1e-10))
+        if (kind != UNRESOLVED && kind != SPREAD && !(w.difference <= 1.1e-10))
             fail_msg("%s rows: p is %g |u| from the reference", kind_name[kind], w.difference);
         assert_true(w.projected > w.steps / 4);
     }
@@ -306,7 +316,7 @@ static void f32(void **state)
         const worst w = every_method(kind, SUT_DTYPE_F32, STEP_ROUNDS(80, 4));
         if (!(w.cosine <= 1e-6))
             fail_msg("%s rows: a cosine of the update is %g", kind_name[kind], -w.cosine);
-        if (kind != UNRESOLVED && !(w.difference <= 4e-6))
+        if (kind != UNRESOLVED && kind != SPREAD && !(w.difference <= 4e-6))
             fail_msg("%s rows: p is %g |u| from the reference", kind_name[kind], w.difference);
         assert_true(w.projected > w.steps / 4);
     }
