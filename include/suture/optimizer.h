@@ -78,7 +78,9 @@ typedef struct sut_tensor {
 
 typedef enum sut_align {
     SUT_ALIGN_NONE = 0, /**< p = u */
-    SUT_ALIGN_GUA = 1   /**< p = projection of u onto the conflict-free cone, state realigned */
+    /** p = projection of u onto the conflict-free cone, state realigned. With one loss there is nothing to conflict with: steps
+     * are those of SUT_ALIGN_NONE, and only a p given to sut_optimizer_apply() realigns the state. */
+    SUT_ALIGN_GUA = 1
 } sut_align;
 
 typedef enum sut_metric {

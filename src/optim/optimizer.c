@@ -384,11 +384,12 @@ static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
     opt->gram = take(ctx, opt, m * m, sizeof *opt->gram);
     opt->K = take(ctx, opt, m * m, sizeof *opt->K);
     opt->work = take(ctx, opt, SUT_SURGERY_WORK(m), sizeof *opt->work);
+    opt->span = take(ctx, opt, 2 * n, sizeof *opt->span);
     opt->R = take(ctx, opt, ((size_t)m + 1) * ((size_t)m + 1), sizeof *opt->R);
     opt->sums = take(ctx, opt, SUT_SUM_ROWS + m + m * (m + 1) / 2, sizeof *opt->sums);
     if (!opt->group || !opt->tensor || !opt->pass_tensor || !opt->layout_count || !opt->layout_dtype ||
         !opt->first_chunk || !opt->setting || !opt->setting_t || !opt->range || !opt->gram || !opt->K || !opt->work ||
-        !opt->R || !opt->sums || !copy_names(ctx, opt, c))
+        !opt->span || !opt->R || !opt->sums || !copy_names(ctx, opt, c))
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for an optimizer of %zu tensors", n);
 
     memcpy(opt->group, c->groups ? c->groups : &c->hyper, (size_t)opt->n_groups * sizeof *opt->group);
@@ -503,10 +504,10 @@ void sut_optimizer_destroy(sut_optimizer *opt)
     if (!opt)
         return;
     sut_context *const ctx = opt->ctx;
-    void *const parts[] = {opt->group,       opt->tensor,    opt->pass_tensor, opt->layout_count, opt->layout_dtype,
-                           opt->first_chunk, opt->setting,   opt->setting_t,   opt->range,        opt->gram,
-                           opt->K,           opt->R,         opt->work,        opt->sums,         opt->names,
-                           opt->tensor_name, opt->loss_name, opt->state_memory};
+    void *const parts[] = {opt->group,       opt->tensor,      opt->pass_tensor, opt->layout_count, opt->layout_dtype,
+                           opt->first_chunk, opt->setting,     opt->setting_t,   opt->range,        opt->gram,
+                           opt->K,           opt->span,        opt->R,           opt->work,         opt->sums,
+                           opt->names,       opt->tensor_name, opt->loss_name,   opt->state_memory};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; ++k)
         sut_free(ctx, parts[k]);
     sut_free(ctx, opt);

@@ -56,6 +56,13 @@ typedef struct sut_solution {
     double residual; /* how far the measured p is from the projection, where that was looked at */
 } sut_solution;
 
+/* Where an output of a staged call lies. */
+typedef struct sut_span {
+    uintptr_t begin, end;
+    int64_t tensor;
+    int which; /* of two lists of outputs */
+} sut_span;
+
 struct sut_optimizer {
     sut_context *ctx;
     const sut_method_row *row;
@@ -83,6 +90,7 @@ struct sut_optimizer {
     uintptr_t *range;          /* n_ranges pairs, sorted: beginning and end of each parameter */
     int64_t n_ranges;
     double *gram, *K, *work; /* m*m, m*m, SUT_SURGERY_WORK(m) */
+    sut_span *span;          /* 2 n_tensors, for the checks of outputs */
     double *R;               /* (m + 1)^2: the triangle of surgery/nnls.h, where K cannot tell the rows apart */
     double *sums;
 

@@ -88,9 +88,8 @@ static sut_status check_same_gradients(sut_optimizer *opt, const void *const *gr
     return SUT_OK;
 }
 
-/* Arrays of the compute type beside the parameters: outputs of the staged calls, or (grads NULL) a p that is given. */
-static sut_status check_arrays(sut_optimizer *opt, const void *const *grads, const void *const *arrays,
-                               const char *what)
+/* Arrays of the compute type beside the parameters: outputs of the staged calls, or a p that is given. */
+static sut_status check_arrays(sut_optimizer *opt, const void *const *arrays, const char *what)
 {
     for (int64_t k = 0; arrays && k < opt->n_tensors; ++k) {
         if (!arrays[k] || opt->tensor[k].count == 0)
@@ -102,19 +101,77 @@ static sut_status check_arrays(sut_optimizer *opt, const void *const *grads, con
         if (meets_parameter(opt, arrays[k], count * own))
             SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" overlaps a parameter", what,
                      opt->tensor[k].name);
-        for (int i = 0; grads && i < opt->config.n_losses; ++i) {
-            const void *const g = grads[(int64_t)i * opt->n_tensors + k];
-            if (g && sut_overlap(g, count * sut_dtype_size(opt->tensor[k].dtype), arrays[k], count * own))
-                SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" overlaps the gradient of loss %d",
-                         what, opt->tensor[k].name, i);
-        }
     }
     return SUT_OK;
 }
 
-static sut_status check_outputs(sut_optimizer *opt, const void *const *grads, void *const *out, const char *what)
+/* Heap sort of spans by where they begin: no memory, no recursion. */
+static void sort_spans(sut_span *span, int64_t n)
 {
-    return grads ? check_arrays(opt, grads, (const void *const *)out, what) : SUT_OK; /* a NULL is refused later */
+    for (int64_t end = n, top = n / 2; end > 1;) {
+        sut_span moving;
+        if (top > 0) {
+            moving = span[--top];
+        } else {
+            moving = span[--end];
+            span[end] = span[0];
+        }
+        int64_t at = top;
+        for (int64_t child = 2 * at + 1; child < end; child = 2 * at + 1) {
+            if (child + 1 < end && span[child + 1].begin > span[child].begin)
+                ++child;
+            if (span[child].begin <= moving.begin)
+                break;
+            span[at] = span[child];
+            at = child;
+        }
+        span[at] = moving;
+    }
+}
+
+/* Outputs overlap neither parameters nor gradients nor each other. `second` may be NULL, with its name. */
+static sut_status check_outputs(sut_optimizer *opt, const void *const *grads, void *const *first,
+                                const char *first_name, void *const *second, const char *second_name)
+{
+    if (!grads || (!first && !second))
+        return SUT_OK; /* a NULL is refused later */
+    SUT_TRY(check_arrays(opt, (const void *const *)first, first_name));
+    SUT_TRY(check_arrays(opt, (const void *const *)second, second_name));
+    int64_t n = 0;
+    for (int which = 0; which < 2; ++which)
+        for (int64_t k = 0; k < opt->n_tensors; ++k) {
+            void *const *const out = which ? second : first;
+            const size_t own = opt->tensor[k].dtype == SUT_DTYPE_F64 ? 8 : 4, count = (size_t)opt->tensor[k].count;
+            if (out && out[k] && count)
+                opt->span[n++] = (sut_span){(uintptr_t)out[k], (uintptr_t)out[k] + count * own, k, which};
+        }
+    sort_spans(opt->span, n);
+    for (int64_t j = 1; j < n; ++j)
+        if (opt->span[j].begin < opt->span[j - 1].end)
+            SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" overlaps %s of tensor \"%s\"",
+                     opt->span[j].which ? second_name : first_name, opt->tensor[opt->span[j].tensor].name,
+                     opt->span[j - 1].which ? second_name : first_name, opt->tensor[opt->span[j - 1].tensor].name);
+    for (int i = 0; n > 0 && i < opt->config.n_losses; ++i)
+        for (int64_t k = 0; k < opt->n_tensors; ++k) {
+            const uintptr_t begin = (uintptr_t)grads[(int64_t)i * opt->n_tensors + k];
+            const uintptr_t end = begin + (size_t)opt->tensor[k].count * sut_dtype_size(opt->tensor[k].dtype);
+            if (!begin)
+                continue;
+            int64_t low = 0, high = n; /* the last span that begins before `end` is the only one that can overlap */
+            while (low < high) {
+                const int64_t middle = low + (high - low) / 2;
+                if (opt->span[middle].begin < end)
+                    low = middle + 1;
+                else
+                    high = middle;
+            }
+            if (low > 0 && opt->span[low - 1].end > begin)
+                SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT,
+                         "%s of tensor \"%s\" overlaps the gradient of loss %d in tensor \"%s\"",
+                         opt->span[low - 1].which ? second_name : first_name,
+                         opt->tensor[opt->span[low - 1].tensor].name, i, opt->tensor[k].name);
+        }
+    return SUT_OK;
 }
 
 static sut_status check_losses(sut_optimizer *opt, const double *losses)
@@ -807,13 +864,14 @@ static void report_step(const sut_optimizer *opt, const double *sums, bool given
     r->n_losses = m;
     r->step = opt->t;
     r->lr = opt->lr;
-    r->moved = moved && opt->lr > 0;
+    r->moved = moved && opt->lr > 0 && opt->something;
     r->skipped_steps = opt->skipped;
     r->strict = opt->gram_info.strict || s->careful;
     report_gradients(opt, r);
     r->norm_u = sqrt(opt->uu);
-    r->projected = sums != NULL;
-    r->realigned = sums && (given ? opt->config.align == SUT_ALIGN_GUA : s->realign);
+    const bool changed = sums && (!given || sums[SUT_SUM_DD] > 0); /* a given p may be the proposal */
+    r->projected = changed;
+    r->realigned = changed && (given ? opt->config.align == SUT_ALIGN_GUA : s->realign);
     r->pareto = s->update == SUT_UPDATE_ZERO && !given;
     const double pp = sums ? sums[SUT_SUM_PP] : opt->uu, pu = sums ? sums[SUT_SUM_PU] : opt->uu;
     const double dd = sums ? sums[SUT_SUM_DD] : 0;
@@ -915,7 +973,7 @@ sut_status sut_optimizer_direction(sut_optimizer *opt, const void *const *grads,
     if (!opt)
         return SUT_ERROR_INVALID_ARGUMENT;
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_direction");
-    SUT_TRY(check_outputs(opt, grads, a_out, "a_out"));
+    SUT_TRY(check_outputs(opt, grads, a_out, "a_out", NULL, NULL));
     SUT_TRY(begin(opt, grads, losses, true));
     if (weights_out)
         memcpy(weights_out, opt->weights, (size_t)opt->config.n_losses * sizeof *weights_out);
@@ -942,8 +1000,7 @@ sut_status sut_optimizer_propose(sut_optimizer *opt, const void *const *grads, c
     if (!opt)
         return SUT_ERROR_INVALID_ARGUMENT;
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_propose");
-    SUT_TRY(check_outputs(opt, grads, u_out, "u_out"));
-    SUT_TRY(check_outputs(opt, grads, inverse_metric_out, "inverse_metric_out"));
+    SUT_TRY(check_outputs(opt, grads, u_out, "u_out", inverse_metric_out, "inverse_metric_out"));
     SUT_TRY(begin(opt, grads, losses, true));
     SUT_TRY(propose(opt, grads, u_out, inverse_metric_out, false, true));
     clear_absent(opt, u_out);
@@ -961,7 +1018,7 @@ sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *grads, v
     size_t size;
     SUT_TRY(read_report(opt, report, &size));
     SUT_TRY(check_same_gradients(opt, grads));
-    SUT_TRY(check_outputs(opt, grads, p_out, "p_out"));
+    SUT_TRY(check_outputs(opt, grads, p_out, "p_out", NULL, NULL));
     if (!opt->solved)
         SUT_TRY(solve(opt, grads));
     double slack[SUT_MAX_LOSSES], pp, pu, dd;
@@ -985,7 +1042,7 @@ sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, con
     size_t size;
     SUT_TRY(read_report(opt, report, &size));
     SUT_TRY(check_same_gradients(opt, grads));
-    SUT_TRY(check_arrays(opt, NULL, p, "p"));
+    SUT_TRY(check_arrays(opt, p, "p"));
     for (int64_t k = 0; p && k < opt->n_tensors; ++k) {
         const sut_dtype own = opt->tensor[k].dtype == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
         const int64_t index = p[k] && opt->pass_tensor[k].present
