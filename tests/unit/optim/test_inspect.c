@@ -251,12 +251,108 @@ static void a_surgery_that_did_not_converge(void **state)
     }
 }
 
+/* Two tensors, two losses that conflict in the second step, staged. */
+typedef struct pair {
+    double x[2][3], g[2][2][3], u[2][3], w[2][3];
+    const void *grads[4];
+    sut_optimizer *opt;
+} pair;
+
+static void pair_open(pair *p, sut_metric metric)
+{
+    memset(p, 0, sizeof *p);
+    sut_tensor tensor[2];
+    for (int t = 0; t < 2; ++t) {
+        tensor[t] = (sut_tensor){.data = p->x[t], .dtype = SUT_DTYPE_F64, .n_dims = 1, .shape = {3}};
+        for (int i = 0; i < 2; ++i) {
+            p->grads[i * 2 + t] = p->g[i][t];
+            for (int k = 0; k < 3; ++k)
+                p->g[i][t][k] = (i ? -1 : 1) * (1 + k + t) + 0.5 * (k == 1);
+        }
+    }
+    sut_optimizer_config config;
+    sut_optimizer_config_init(&config, SUT_OPTIMIZER_ADAM);
+    config.tensors = tensor;
+    config.n_tensors = 2;
+    config.n_losses = 2;
+    config.align = SUT_ALIGN_GUA;
+    config.metric = metric;
+    assert_int_equal(sut_optimizer_create(&p->opt, context(), &config), SUT_OK);
+}
+
+/* 1/M is that of the metric that was chosen: ones for the Euclidean. */
+static void the_metric_is_given_back(void **state)
+{
+    (void)state;
+    for (int metric = 0; metric < 2; ++metric) {
+        pair p;
+        pair_open(&p, (sut_metric)metric);
+        void *const w[2] = {p.w[0], p.w[1]};
+        assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, NULL, w), SUT_OK);
+        for (int t = 0; t < 2; ++t)
+            for (int k = 0; k < 3; ++k)
+                assert_int_equal(p.w[t][k] == 1, metric == SUT_METRIC_EUCLIDEAN);
+        sut_optimizer_destroy(p.opt);
+    }
+}
+
+/* Outputs overlap neither each other nor the gradient of another tensor; nothing has been written where they would. */
+static void outputs_lie_apart(void **state)
+{
+    (void)state;
+    pair p;
+    pair_open(&p, SUT_METRIC_NATURAL);
+    void *const fine[2] = {p.u[0], p.u[1]}, *const also[2] = {p.w[0], p.w[1]};
+    void *const other_gradient[2] = {p.g[1][1], p.u[1]}, *const twice[2] = {p.u[0], p.u[0]};
+    void *const by_one[2] = {p.u[0], p.u[0] + 2}, *const mixed[2] = {p.w[0], p.u[1]};
+    const double before = p.g[1][1][0];
+    assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, other_gradient, NULL), SUT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(sut_context_last_error(context()), "overlaps the gradient of loss 1 in tensor \"param.1\""));
+    assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, NULL, other_gradient), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, twice, NULL), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, by_one, NULL), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, fine, fine), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, fine, mixed), SUT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(sut_context_last_error(context()), "overlaps"));
+    assert_int_equal(sut_optimizer_direction(p.opt, p.grads, NULL, NULL, other_gradient), SUT_ERROR_INVALID_ARGUMENT);
+    assert_true(p.g[1][1][0] == before && sut_optimizer_steps(p.opt) == 0);
+    assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, fine, also), SUT_OK);
+    assert_int_equal(sut_optimizer_project(p.opt, p.grads, other_gradient, NULL), SUT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(sut_optimizer_apply(p.opt, p.grads, NULL, NULL), SUT_OK);
+    sut_optimizer_destroy(p.opt);
+}
+
+/* A p that is given and is the proposal is no projection; a step without a gradient moves nothing. */
+static void reports_of_steps_that_change_nothing(void **state)
+{
+    (void)state;
+    pair p;
+    sut_report report;
+    pair_open(&p, SUT_METRIC_NATURAL);
+    sut_report_init(&report);
+    const void *const same[2] = {NULL, NULL}, *const absent[4] = {NULL, NULL, NULL, NULL};
+    assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, NULL, NULL), SUT_OK);
+    assert_int_equal(sut_optimizer_apply(p.opt, p.grads, same, &report), SUT_OK);
+    assert_int_equal(report.projected, 0);
+    assert_int_equal(report.realigned, 0);
+    assert_int_equal(report.moved, 1);
+    assert_int_equal(sut_optimizer_step(p.opt, absent, NULL, &report), SUT_OK);
+    assert_int_equal(report.moved, 0);
+    sut_optimizer_destroy(p.opt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_given_back),     cmocka_unit_test(tensors_are_given_back),
-        cmocka_unit_test(the_rate_of_the_coming_step), cmocka_unit_test(names_and_values),
-        cmocka_unit_test(kept_weights_of_nash),        cmocka_unit_test(a_surgery_that_did_not_converge),
+        cmocka_unit_test(settings_are_given_back),
+        cmocka_unit_test(tensors_are_given_back),
+        cmocka_unit_test(the_rate_of_the_coming_step),
+        cmocka_unit_test(names_and_values),
+        cmocka_unit_test(kept_weights_of_nash),
+        cmocka_unit_test(a_surgery_that_did_not_converge),
+        cmocka_unit_test(the_metric_is_given_back),
+        cmocka_unit_test(outputs_lie_apart),
+        cmocka_unit_test(reports_of_steps_that_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
