@@ -72,7 +72,8 @@ SUT_DEVICE void form_update(const sut_cuda_args &args, const plan &s, const piec
     }
 }
 
-template <class Real, bool FEW>
+/* FORMS: p may be other than the rule's own u or p, or is asked for. The ordinary step does without. */
+template <class Real, bool FEW, bool FORMS>
 __global__ void __launch_bounds__(SUT_CUDA_THREADS) apply_kernel(const sut_cuda_args args)
 {
     SUT_DYNAMIC_SHARED(double, total);
@@ -104,20 +105,21 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) apply_kernel(const sut_cuda_
             if (s.multipliers)
                 combine<Real, FEW>(args, p, g, args.control->lambda, b.chi);
             /* One place for the rule: its code is long. */
-            for (int round = s.terms_first ? 0 : 1; round < 2; ++round) {
-                if (round == 1 && s.what == GIVEN)
+            for (int round = FORMS && s.terms_first ? 0 : 1; round < 2; ++round) {
+                if (FORMS && round == 1 && s.what == GIVEN)
                     form_update<Real, FEW>(args, s, p, g, &b);
-                run_rule<Real, ADVANCE | TERMS | APPLY | CHI | GIVEN>(setting, round == 0 ? TERMS : s.what, s.realign,
-                                                                      p, writes, &b);
+                run_rule<Real, true>(setting, FORMS && round == 0 ? TERMS : s.what, s.realign, p, writes, &b);
+                if (!FORMS)
+                    break;
             }
             if (writes && tensor->lr != 0)
                 store_theta(tensor, p, b.theta);
             if (tensor->p_out)
-                store_own(tensor->p_out, tensor->own, p.at, p.left, s.from_u ? b.u : b.p);
+                store_own(tensor->p_out, tensor->own, p.at, p.left, b.p);
             if (!sums)
                 continue;
 
-            const four<Real> u = times(mask(b.u, p.left), ratio), q = times(mask(s.from_u ? b.u : b.p, p.left), ratio);
+            const four<Real> u = times(mask(b.u, p.left), ratio), q = times(mask(b.p, p.left), ratio);
             sum.lengths[0] += dot(q, q, strict);
             sum.lengths[1] += dot(q, u, strict);
             sum.lengths[2] += distance(q, u, strict);
@@ -143,13 +145,18 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) apply_kernel(const sut_cuda_
     finish_sums(args, total);
 }
 
+template <class Real> int launch_apply(const sut_cuda_args *args, void *stream)
+{
+    const bool few = args->m <= SUT_CUDA_FEW;
+    return sut_cuda_launch(args->forms ? apply_kernel<Real, false, true>
+                           : few       ? apply_kernel<Real, true, false>
+                                       : apply_kernel<Real, false, false>,
+                           args, stream);
+}
+
 } // namespace
 
 extern "C" int sut_cuda_launch_apply(const sut_cuda_args *args, int f64, void *stream)
 {
-    const bool few = args->m <= SUT_CUDA_FEW;
-    return sut_cuda_launch(f64   ? few ? apply_kernel<double, true> : apply_kernel<double, false>
-                             : few ? apply_kernel<float, true>
-                                 : apply_kernel<float, false>,
-                           args, stream);
+    return f64 ? launch_apply<double>(args, stream) : launch_apply<float>(args, stream);
 }

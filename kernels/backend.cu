@@ -487,6 +487,8 @@ static sut_status cuda_step(sut_cuda_plan *plan, const sut_step_pass *pass)
     args.want_sums = pass->want_sums;
     args.want_metric = pass->want_sums && pass->want_metric;
     args.euclidean = pass->update == SUT_UPDATE_EUCLIDEAN;
+    args.forms =
+        pass->p_out || pass->correction || (pass->update != SUT_UPDATE_PROPOSAL && pass->update != SUT_UPDATE_NATURAL);
     args.u_scale = pass->u_scale;
     launcher launch = sut_cuda_launch_propose;
     if (pass->kind == SUT_PASS_FUSED && !pass->want_sums)

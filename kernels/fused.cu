@@ -26,7 +26,7 @@ template <class Real> __global__ void __launch_bounds__(SUT_CUDA_THREADS) fused_
             if (moving || setting->coupled)
                 b.theta = load_own<Real>(tensor->theta, tensor->own, p.at, p.left);
             b.a = direction<Real, false>(args, p, none, setting, b.theta);
-            run_rule<Real, FUSED | ADVANCE>(setting, moving ? FUSED : ADVANCE, false, p, true, &b);
+            run_rule<Real, false>(setting, moving ? FUSED : ADVANCE, false, p, true, &b);
             if (moving)
                 store_theta(tensor, p, b.theta);
         }

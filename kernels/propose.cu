@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) propose_kernel(const sut_cud
             if (reads_theta)
                 b.theta = load_own<Real>(tensor->theta, tensor->own, p.at, p.left);
             b.a = direction<Real, FEW>(args, p, g, setting, b.theta);
-            run_rule<Real, ADVANCE | PROPOSE | TERMS | FUSED>(setting, what, false, p, args.kind != SUT_PASS_TERMS, &b);
+            run_rule<Real, false>(setting, what, false, p, args.kind != SUT_PASS_TERMS, &b);
             if (what == FUSED)
                 store_theta(tensor, p, b.theta);
             if (!fused && tensor->u_out)

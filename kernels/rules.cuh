@@ -88,118 +88,168 @@ SUT_CUDA_RULE(sgd)
     sut_##rule##_realign_deferred_##real(c, s, wish < 0 ? -wish : wish, chi);
 SUT_CUDA_RULE(lion)
 
-/* What a thread works on. */
+/* What a thread works on: num, D and base are the rule's terms, u = base + num * inverse. */
 template <class Real> struct elements {
-    four<Real> state[SUT_MAX_SLOTS], a, theta, u, D, inverse, p;
+    four<Real> state[SUT_MAX_SLOTS], a, theta, num, D, base, inverse, u, p;
     double chi[SUT_CUDA_EACH];
 };
 
-/* What to do with it: one of these, of which a kernel names those that it asks for. */
-enum todo { ADVANCE = 1, PROPOSE = 2, TERMS = 4, FUSED = 8, APPLY = 16, CHI = 32, GIVEN = 64 };
+/* What to do with it. */
+enum todo { ADVANCE, PROPOSE, TERMS, FUSED, APPLY, CHI, GIVEN };
 
-/* One variant on four elements. G_LATER: whether the terms need the gradient once the state is updated. */
-template <class Rule, class Real, int WHATS, bool DEFERRED, bool G_LATER, int F>
-SUT_DEVICE void run_variant(int asked, bool realign, const void *constants, elements<Real> *b)
+template <class Real> SUT_DEVICE void take_state(const elements<Real> &b, int e, Real *s)
+{
+#pragma unroll
+    for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
+        s[slot] = b.state[slot].x[e];
+}
+
+template <class Real> SUT_DEVICE void give_state(const Real *s, int e, elements<Real> *b)
+{
+#pragma unroll
+    for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
+        b->state[slot].x[e] = s[slot];
+}
+
+/*
+ * The state after the gradient, where the rule does not put that off, and its terms. G_LATER: whether the terms need the
+ * gradient once the state is updated.
+ */
+template <class Rule, class Real, bool DEFERRED, bool G_LATER, int F>
+SUT_DEVICE void derive(bool first, const void *constants, elements<Real> *b)
 {
     const typename Rule::constants *const c = static_cast<const typename Rule::constants *>(constants);
-    const int what = asked & WHATS; /* the compiler drops what the kernel does not ask for */
-    const bool first = what & (PROPOSE | FUSED | ADVANCE);
 #pragma unroll
     for (int e = 0; e < SUT_CUDA_EACH; ++e) {
         Real s[SUT_MAX_SLOTS];
-#pragma unroll
-        for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
-            s[slot] = b->state[slot].x[e];
-        const Real old = s[0], theta = b->theta.x[e];
+        take_state(*b, e, s);
         const Real g = first || G_LATER ? b->a.x[e] : (Real)0;
-        if (what & ADVANCE) {
+        if (first && !DEFERRED) {
             Rule::update(c, F, s, g);
-        } else {
-            if (first && !DEFERRED)
-                Rule::update(c, F, s, g);
-            typename scalar<Real>::terms t = Rule::terms(c, F, s, g);
-            if (F & SUT_RULE_DECOUPLED)
-                t.base += scalar<Real>::overflowed(t.D) ? (Real)0 : c->wd * theta;
-            const Real inverse = scalar<Real>::inverse(t.D);
-            const Real u = t.base + t.num * inverse;
-            b->u.x[e] = u;
-            b->D.x[e] = t.D;
-            b->inverse.x[e] = inverse;
-            if (what & (FUSED | APPLY)) {
-                b->theta.x[e] = theta - c->lr * u;
-                if (DEFERRED)
-                    Rule::update(c, F, s, g);
-            } else if (what & (CHI | GIVEN)) {
-                Real chi, p;
-                if (what & CHI) {
-                    const Real q = (Real)((double)t.num + b->chi[e]);
-                    chi = q - t.num;
-                    p = t.base + q * inverse;
-                } else {
-                    p = b->p.x[e];
-                    const Real difference = p - u; /* D = Inf: no state would propose p. */
-                    chi = scalar<Real>::overflowed(t.D) ? (Real)0 : t.D * difference;
-                }
-                b->theta.x[e] = theta - c->lr * p;
-                b->p.x[e] = p;
-                if (DEFERRED)
-                    Rule::update(c, F, s, g);
-                if (realign)
-                    Rule::settle(c, F, s, old, g, t, p, chi);
-            }
+            give_state(s, e, b);
         }
-#pragma unroll
-        for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
-            b->state[slot].x[e] = s[slot];
+        typename scalar<Real>::terms t = Rule::terms(c, F, s, g);
+        if (F & SUT_RULE_DECOUPLED)
+            t.base += scalar<Real>::overflowed(t.D) ? (Real)0 : c->wd * b->theta.x[e];
+        b->num.x[e] = t.num;
+        b->D.x[e] = t.D;
+        b->base.x[e] = t.base;
     }
 }
 
-/* Whether `what` leaves another state than it found; a deferred state is written by the last pass alone. */
-SUT_DEVICE bool changes_state(int what, bool realign, bool deferred)
+/* The state once p is known: put-off updates, realignment by chi = D (p - u). */
+template <class Rule, class Real, bool DEFERRED, bool G_LATER, int F>
+SUT_DEVICE void settle(bool first, bool realign, const void *constants, const four<Real> &chi, elements<Real> *b)
 {
-    if (what & (ADVANCE | FUSED))
-        return true;
-    if (what & PROPOSE)
-        return !deferred;
-    return !(what & TERMS) && (deferred || (realign && (what & (CHI | GIVEN))));
+    const typename Rule::constants *const c = static_cast<const typename Rule::constants *>(constants);
+#pragma unroll
+    for (int e = 0; e < SUT_CUDA_EACH; ++e) {
+        Real s[SUT_MAX_SLOTS];
+        take_state(*b, e, s);
+        const Real old = s[0], g = first || G_LATER ? b->a.x[e] : (Real)0;
+        const typename scalar<Real>::terms t = {b->num.x[e], b->D.x[e], b->base.x[e]};
+        if (DEFERRED)
+            Rule::update(c, F, s, g);
+        if (realign)
+            Rule::settle(c, F, s, old, g, t, b->p.x[e], chi.x[e]);
+        give_state(s, e, b);
+    }
 }
 
-/* keep: write the state back where it was changed. */
-template <class Real, int WHATS>
+/* Every variant, its rule and its flags: PLAIN for those that update the state at once, LATE for the others. */
+#define SUT_CUDA_VARIANTS_OF(PLAIN, LATE)                                     \
+    PLAIN(SGD, sgd, true, 0)                                                  \
+    PLAIN(SGD_MOMENTUM, sgd, false, SGD_MOMENTUM)                             \
+    PLAIN(SGD_NESTEROV, sgd, true, SGD_MOMENTUM | SGD_NESTEROV)               \
+    PLAIN(RMSPROP, rmsprop, true, 0)                                          \
+    PLAIN(RMSPROP_MOMENTUM, rmsprop, false, RMSPROP_MOMENTUM)                 \
+    PLAIN(RMSPROP_CENTERED, rmsprop, true, RMSPROP_CENTERED)                  \
+    PLAIN(RMSPROP_BOTH, rmsprop, false, RMSPROP_MOMENTUM | RMSPROP_CENTERED)  \
+    PLAIN(ADAGRAD, adagrad, true, 0)                                          \
+    PLAIN(ADAM, adam, false, 0)                                               \
+    PLAIN(ADAM_DECOUPLED, adam, false, SUT_RULE_DECOUPLED)                    \
+    PLAIN(ADAM_MAX, adam, false, ADAM_AMSGRAD)                                \
+    PLAIN(ADAM_MAX_DECOUPLED, adam, false, ADAM_AMSGRAD | SUT_RULE_DECOUPLED) \
+    PLAIN(NADAM, nadam, true, 0)                                              \
+    PLAIN(RADAM, radam, false, 0)                                             \
+    PLAIN(RADAM_RECTIFIED, radam, false, RADAM_RECTIFIED)                     \
+    LATE(LION, lion, true, 0)                                                 \
+    LATE(LION_DECOUPLED, lion, true, SUT_RULE_DECOUPLED)
+
+/*
+ * One strip through the rule. keep: write the state back where it was changed. ALIGNED: the kernel asks for CHI and GIVEN; the
+ * others need no realignment and leave its code out.
+ */
+template <class Real, bool ALIGNED>
 SUT_DEVICE void run_rule(const sut_cuda_setting *setting, int what, bool realign, const piece &at, bool keep,
                          elements<Real> *b)
 {
     const sut_cuda_tensor *const tensor = at.tensor;
+    const void *const constants = sizeof(Real) == 4 ? (const void *)setting->f32 : (const void *)setting->f64;
+    const bool first = what == ADVANCE || what == PROPOSE || what == FUSED, deferred = setting->deferred != 0;
 #pragma unroll
     for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
         b->state[slot] = setting->slots >> slot & 1 ? load_own<Real>(tensor->state[slot], tensor->own, at.at, at.left)
                                                     : zeros<Real>();
-    const void *const constants = sizeof(Real) == 4 ? (const void *)setting->f32 : (const void *)setting->f64;
-#define SUT_CUDA_CASE(name, rule, deferred, g_later, flags)                                                 \
-    case SUT_CUDA_##name:                                                                                   \
-        run_variant<rule##_rule<Real>, Real, WHATS, deferred, g_later, flags>(what, realign, constants, b); \
+
+#define SUT_CUDA_PLAIN(name, rule, g_later, flags)                                   \
+    case SUT_CUDA_##name:                                                            \
+        derive<rule##_rule<Real>, Real, false, g_later, flags>(first, constants, b); \
         break;
+#define SUT_CUDA_LATE(name, rule, g_later, flags) \
+    case SUT_CUDA_##name: derive<rule##_rule<Real>, Real, true, g_later, flags>(first, constants, b); break;
     switch (setting->variant) {
-        SUT_CUDA_CASE(SGD, sgd, false, true, 0)
-        SUT_CUDA_CASE(SGD_MOMENTUM, sgd, false, false, SGD_MOMENTUM)
-        SUT_CUDA_CASE(SGD_NESTEROV, sgd, false, true, SGD_MOMENTUM | SGD_NESTEROV)
-        SUT_CUDA_CASE(RMSPROP, rmsprop, false, true, 0)
-        SUT_CUDA_CASE(RMSPROP_MOMENTUM, rmsprop, false, false, RMSPROP_MOMENTUM)
-        SUT_CUDA_CASE(RMSPROP_CENTERED, rmsprop, false, true, RMSPROP_CENTERED)
-        SUT_CUDA_CASE(RMSPROP_BOTH, rmsprop, false, false, RMSPROP_MOMENTUM | RMSPROP_CENTERED)
-        SUT_CUDA_CASE(ADAGRAD, adagrad, false, true, 0)
-        SUT_CUDA_CASE(ADAM, adam, false, false, 0)
-        SUT_CUDA_CASE(ADAM_DECOUPLED, adam, false, false, SUT_RULE_DECOUPLED)
-        SUT_CUDA_CASE(ADAM_MAX, adam, false, false, ADAM_AMSGRAD)
-        SUT_CUDA_CASE(ADAM_MAX_DECOUPLED, adam, false, false, ADAM_AMSGRAD | SUT_RULE_DECOUPLED)
-        SUT_CUDA_CASE(NADAM, nadam, false, true, 0)
-        SUT_CUDA_CASE(RADAM, radam, false, false, 0)
-        SUT_CUDA_CASE(RADAM_RECTIFIED, radam, false, false, RADAM_RECTIFIED)
-        SUT_CUDA_CASE(LION, lion, true, true, 0)
-        SUT_CUDA_CASE(LION_DECOUPLED, lion, true, true, SUT_RULE_DECOUPLED)
+        SUT_CUDA_VARIANTS_OF(SUT_CUDA_PLAIN, SUT_CUDA_LATE)
     }
-#undef SUT_CUDA_CASE
-    if (!keep || !changes_state(what, realign, setting->deferred != 0))
+#undef SUT_CUDA_PLAIN
+#undef SUT_CUDA_LATE
+
+    const Real lr = *static_cast<const Real *>(constants); /* every rule's constants begin with it */
+    const bool updates = what == FUSED || what == APPLY || what == CHI || what == GIVEN;
+    four<Real> chi = zeros<Real>();
+#pragma unroll
+    for (int e = 0; e < SUT_CUDA_EACH; ++e) {
+        const Real inverse = scalar<Real>::inverse(b->D.x[e]);
+        const Real u = b->base.x[e] + b->num.x[e] * inverse;
+        b->inverse.x[e] = inverse;
+        b->u.x[e] = u;
+        Real p = u;
+        if (ALIGNED && what == CHI) {
+            /* Where num and chi cancel, p keeps its digits: their sum is taken in double and rounded once. */
+            const Real q = (Real)((double)b->num.x[e] + b->chi[e]);
+            chi.x[e] = q - b->num.x[e];
+            p = b->base.x[e] + q * inverse;
+        } else if (ALIGNED && what == GIVEN) {
+            p = b->p.x[e];
+            const Real difference = p - u; /* D = Inf: no state would propose p. */
+            chi.x[e] = scalar<Real>::overflowed(b->D.x[e]) ? (Real)0 : b->D.x[e] * difference;
+        }
+        b->p.x[e] = p;
+    }
+
+    /* A put-off state is written by the last pass; realignment changes any. Decoupled decay looks at the old theta. */
+    const bool late = deferred && (updates || what == ADVANCE),
+               moved = ALIGNED && realign && (what == CHI || what == GIVEN);
+    if (late || moved) {
+#define SUT_CUDA_PLAIN(name, rule, g_later, flags)                                                   \
+    case SUT_CUDA_##name:                                                                            \
+        if (ALIGNED)                                                                                 \
+            settle<rule##_rule<Real>, Real, false, g_later, flags>(first, moved, constants, chi, b); \
+        break;
+#define SUT_CUDA_LATE(name, rule, g_later, flags) \
+    case SUT_CUDA_##name: settle<rule##_rule<Real>, Real, true, g_later, flags>(first, moved, constants, chi, b); break;
+        switch (setting->variant) {
+            SUT_CUDA_VARIANTS_OF(SUT_CUDA_PLAIN, SUT_CUDA_LATE)
+        }
+#undef SUT_CUDA_PLAIN
+#undef SUT_CUDA_LATE
+    }
+    if (updates) {
+#pragma unroll
+        for (int e = 0; e < SUT_CUDA_EACH; ++e)
+            b->theta.x[e] = b->theta.x[e] - lr * b->p.x[e];
+    }
+    if (!keep || !(late || moved || (first && !deferred)))
         return;
 #pragma unroll
     for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)

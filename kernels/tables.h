@@ -92,6 +92,7 @@ typedef struct sut_cuda_args {
     int add;  /* add to `sums` what they hold: the second launch of a pass over two types */
     int direct, weighted, exact_sum, strict, scaled;
     int want_sums, want_metric, euclidean;
+    int forms; /* last pass: p is formed outside the rule, or an output */
     double u_scale;
 } sut_cuda_args;
 
