@@ -1,15 +1,15 @@
 #!/bin/sh
 # Installs what is missing, builds Suture and runs all its tests: the optimized build (on the machine's widest instruction
-# set and on the plain one), a selection under valgrind, and builds with the address, undefined-behaviour and thread
-# sanitizers. Ends with one line "N passed, N failed".
-# usage: ./test.sh [release|baseline-isa|valgrind|asan-ubsan|tsan ...]      (no argument: all of them)
+# set and on the plain one), a selection under valgrind, the Python package with the packages that it is compared with, and
+# builds with the address, undefined-behaviour and thread sanitizers. Ends with one line "N passed, N failed".
+# usage: ./test.sh [release|baseline-isa|valgrind|python|asan-ubsan|tsan ...]      (no argument: all of them)
 set -u
 cd "$(dirname "$0")" || exit 1
 . cmake/packages.sh
 
-suture_packages cc c++ cmake pkg-config openblas jansson cmocka ninja? gnuplot? valgrind? || exit 1
+suture_packages cc c++ cmake pkg-config openblas jansson cmocka ninja? gnuplot? valgrind? python3-venv? python3-dev? || exit 1
 
-stages=${*:-release baseline-isa valgrind asan-ubsan tsan}
+stages=${*:-release baseline-isa valgrind python asan-ubsan tsan}
 jobs=$(suture_jobs)
 log=$(mktemp -d) || exit 1
 trap 'rm -rf "$log"' EXIT
@@ -52,6 +52,26 @@ run() {
     skipped=$((skipped + out))
 }
 
+# The Python package in a virtual environment of its own; its last line is added to the sum.
+run_python() {
+    say "test python"
+    tests/python.sh build/python >"$log/python" 2>&1
+    status=$?
+    cat "$log/python"
+    if [ "$status" -eq 77 ]; then
+        skipped=$((skipped + 1))
+        return
+    fi
+    counts=$(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log/python")
+    out=$(sed -n 's/^\([0-9]*\) skipped$/\1/p' "$log/python" | tail -1)
+    skipped=$((skipped + ${out:-0}))
+    [ -z "$counts" ] || passed=$((passed + ${counts% *})) failed=$((failed + ${counts#* }))
+    if [ -z "$counts" ] || { [ "$status" -ne 0 ] && [ "${counts#* }" -eq 0 ]; }; then
+        echo "FAILED: tests/python.sh ended with $status"
+        failed=$((failed + 1))
+    fi
+}
+
 # The thread sanitizer of older compilers does not start where the kernel spreads addresses widely; without address
 # randomisation it does.
 tsan_wrapper() {
@@ -72,10 +92,11 @@ for stage in $stages; do
             say "valgrind is not there: its tests are left out"
         fi
         ;;
+    python) run_python ;;
     asan-ubsan) build asan-ubsan && run asan-ubsan ;;
     tsan) build tsan && wrap=$(tsan_wrapper) && run tsan ;;
     *)
-        echo "unknown stage $stage: release, baseline-isa, valgrind, asan-ubsan or tsan" >&2
+        echo "unknown stage $stage: release, baseline-isa, valgrind, python, asan-ubsan or tsan" >&2
         exit 2
         ;;
     esac

@@ -7,6 +7,11 @@ suture_has() {
     case $1 in
     cc | c++ | cmake | ninja | pkg-config | gnuplot | valgrind) command -v "$1" >/dev/null 2>&1 ;;
     openblas | jansson | cmocka) pkg-config --exists "$1" >/dev/null 2>&1 ;;
+    python3-venv) python3 -c 'import venv, ensurepip' >/dev/null 2>&1 ;;
+    python3-dev)
+        python3 -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' >/dev/null 2>&1
+        ;;
     esac
 }
 

@@ -27,6 +27,8 @@ pip install "scikit-build-core>=0.10" "nanobind>=2.4" "numpy>=1.24" pytest >"$wo
     skip "the packages to build and test with cannot be had: $(tail -1 "$work/packages.log")"
 command -v cmake >/dev/null 2>&1 || pip install cmake >>"$work/packages.log" 2>&1 || skip "CMake is not there"
 command -v ninja >/dev/null 2>&1 || pip install ninja >>"$work/packages.log" 2>&1
+# A PyTorch for CPUs alone, from a directory of wheels that pip knows of, is a tenth of the usual one.
+pip install --no-index --no-deps torch >>"$work/packages.log" 2>&1
 for peer in torch "jax optax" "torchjd[full]" conflictfree mypy tensorboard matplotlib; do
     # A constraint keeps what is there: a peer must not replace NumPy or PyTorch under the others.
     # shellcheck disable=SC2086
