@@ -47,7 +47,7 @@ typedef struct sut_cone_report {
     double distance2;              /**< |p - u|_M^2 */
     int refinements;               /**< refinement steps of the multipliers */
     int rounds;                    /**< rounds of the active-set method */
-    int strict_met; /**< every s_i >= 0 as computed from the stored p (from the unrounded one where p is NULL) */
+    int strict_met; /**< every s_i >= 0 as summed in double from the stored p (from the unrounded one where p is NULL) */
 } sut_cone_report;
 
 SUT_API void sut_cone_report_init_sized(sut_cone_report *report, size_t struct_size);

@@ -84,10 +84,19 @@ static sut_status check_arrays(sut_context *ctx, const void *const *grads, int m
                  sut_dtype_name(dtype) ? sut_dtype_name(dtype) : "unknown");
     if (!grads || !u)
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: %s is NULL", grads ? "u" : "grads");
-    const size_t size = (size_t)n * sut_dtype_size(dtype);
+    const size_t one = sut_dtype_size(dtype), size = (size_t)n * one;
+    const void *const plain[3] = {u, metric, p};
+    static const char *const plain_name[3] = {"u", "metric", "p"};
+    for (int k = 0; k < 3; ++k)
+        if (plain[k] && (uintptr_t)plain[k] % one != 0)
+            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: %s is not aligned to its %zu-byte elements", plain_name[k],
+                     one);
     for (int i = 0; i < m; ++i) {
         if (!grads[i])
             SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: grads[%d] is NULL", i);
+        if ((uintptr_t)grads[i] % one != 0)
+            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: grads[%d] is not aligned to its %zu-byte elements", i,
+                     one);
         if (p && sut_overlap(grads[i], size, p, size))
             SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: p overlaps grads[%d]", i);
     }

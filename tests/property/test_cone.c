@@ -272,6 +272,33 @@ static void many_losses(void **state)
     }
 }
 
+/* Metrics of twelve orders of magnitude: rows that a Gram matrix of doubles cannot tell apart, and p that nearly vanish. */
+static void wide_metrics(void **state)
+{
+    (void)state;
+    test_random r = {76};
+    int kinds[4] = {0};
+    double primal = 0, complementarity = 0;
+    for (int round = 0; round < 4000; ++round) {
+        const int m = 2 + test_below(&r, round % 8 ? 7 : 20), n = 2 + test_below(&r, 11);
+        double G[22 * 12], u[12], p[12], delta[12];
+        sut_cone_report report;
+        for (int k = 0; k < n; ++k) {
+            u[k] = test_normal(&r);
+            delta[k] = pow(10, 12 * test_uniform(&r) - 6);
+            for (int i = 0; i < m; ++i)
+                G[i * n + k] = test_normal(&r);
+        }
+        test_project(G, m, n, u, delta, p, &report);
+        ++kinds[report.kind];
+        primal = fmax(primal, report.primal);
+        complementarity = fmax(complementarity, report.complementarity);
+    }
+    if (!(primal <= 1e-10 && complementarity <= 1e-10))
+        fail_msg("primal %g, complementarity %g", primal, complementarity);
+    assert_true(kinds[SUT_CONE_BOUNDARY] > 1000 && kinds[SUT_CONE_ZERO] > 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +306,7 @@ int main(void)
         cmocka_unit_test(projections_are_projections),
         cmocka_unit_test(invariances),
         cmocka_unit_test(many_losses),
+        cmocka_unit_test(wide_metrics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,11 @@ static void arguments_are_checked(void **state)
     refused(NULL, NULL, 2, 4, SUT_DTYPE_F64, conflicting, NULL, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
     refused(NULL, holes, 2, 4, SUT_DTYPE_F64, conflicting, NULL, SUT_ERROR_INVALID_ARGUMENT, "grads[1]");
     refused(NULL, grads, 2, 4, SUT_DTYPE_F64, NULL, NULL, SUT_ERROR_INVALID_ARGUMENT, "u is NULL");
+    const double *const beside = (const double *)((const char *)conflicting + 1);
+    const void *const beside_rows[2] = {G[0], (const char *)G[1] - 4};
+    refused(NULL, grads, 2, 3, SUT_DTYPE_F64, beside, NULL, SUT_ERROR_INVALID_ARGUMENT, "u is not aligned");
+    refused(NULL, grads, 2, 3, SUT_DTYPE_F64, conflicting, beside, SUT_ERROR_INVALID_ARGUMENT, "metric is not aligned");
+    refused(NULL, beside_rows, 2, 3, SUT_DTYPE_F64, conflicting, NULL, SUT_ERROR_INVALID_ARGUMENT, "grads[1] is not");
     refused(NULL, grads, 0, 4, SUT_DTYPE_F64, conflicting, NULL, SUT_ERROR_OUT_OF_RANGE, "m is 0");
     refused(NULL, grads, 65, 4, SUT_DTYPE_F64, conflicting, NULL, SUT_ERROR_OUT_OF_RANGE, "m is 65");
     refused(NULL, grads, 2, 0, SUT_DTYPE_F64, conflicting, NULL, SUT_ERROR_INVALID_ARGUMENT, "n is 0");
