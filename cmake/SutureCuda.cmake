@@ -28,7 +28,8 @@ add_library(suture_exec STATIC "${cuda_tests}/exec/fiber.cpp" "${cuda_tests}/exe
 target_include_directories(suture_exec PUBLIC "${cuda_tests}/exec" "${cuda_tests}")
 target_link_libraries(suture_exec PUBLIC suture_build)
 target_compile_features(suture_exec PUBLIC cxx_std_17)
-target_compile_options(suture_exec PUBLIC $<$<COMPILE_LANGUAGE:CXX>:-Wno-unknown-pragmas>)
+# "#pragma unroll" is nvcc's. GCC fears for arrays of m entries when m could be 0, which no caller allows.
+target_compile_options(suture_exec PUBLIC -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
 # .cu files as C++.
 function(suture_cuda_sources)
@@ -53,3 +54,12 @@ endfunction()
 
 suture_cuda_test(exec test_exec.cu suture_exec)
 suture_cuda_test(passes test_passes.cu suture_cuda_exec)
+suture_cuda_test(solvers test_solvers.cu suture_cuda_exec)
+
+if(SUTURE_NVCC)
+    add_test(NAME cuda.nvcc COMMAND sh "${cuda_tests}/nvcc.sh" "${SUTURE_NVCC}" "${PROJECT_SOURCE_DIR}"
+        "${PROJECT_BINARY_DIR}/nvcc")
+    set_tests_properties(cuda.nvcc PROPERTIES LABELS cuda TIMEOUT 900)
+else()
+    suture_skipped_test(cuda.nvcc "nvcc was not found (looked on the path, in CUDA_PATH, CUDA_HOME and /usr/local/cuda)")
+endif()

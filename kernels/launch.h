@@ -22,6 +22,14 @@ int sut_cuda_launch_row_max(const sut_cuda_args *args, unsigned long long *out, 
 /* The first element that is not finite, into *out that was set to ~0. */
 int sut_cuda_launch_find_nonfinite(const void *x, int64_t n, int dtype, unsigned long long *out, void *stream);
 
+/*
+ * The solvers of src/surgery/nnqp.h and hull.h, all arrays in device memory; work: SUT_NNQP_WORK(m) and SUT_HULL_WORK(m)
+ * doubles. *rounds is negative where a solver reached its limit.
+ */
+int sut_cuda_launch_nnqp(const double *K, const double *b, int m, double *lambda, double *s, double *work, int *rounds,
+                         void *stream);
+int sut_cuda_launch_hull(const double *S, int m, double *w, double *work, int *rounds, void *stream);
+
 } // extern "C"
 
 /* One block to a slice, the totals of its sums in dynamic shared memory. */
