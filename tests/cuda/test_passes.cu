@@ -312,6 +312,32 @@ void determinism()
     }
 }
 
+/* A pass over one type is one launch and one copy of its tables; one whose sums are not asked for waits for nothing. */
+void launches()
+{
+    const std::vector<setting> settings = all_settings();
+    for (int shape : {0, 3}) {
+        twin problem(shape_of(shape), 1);
+        const long types = shape == 3 ? 2 : 1;
+        for (const pass_case &c : cases) {
+            problem.set_rule(settings[0].row, settings[0].hyper, 2, {0.1});
+            sut_step_pass pass = problem.base(true);
+            pass.kind = c.kind;
+            pass.update = c.update;
+            pass.want_sums = c.sums;
+            pass.want_metric = c.metric;
+            CUDA(cudaDeviceSynchronize());
+            exec::count = {};
+            CHECK(sut_cuda_table.step(problem.plan, &pass) == SUT_OK, "%s", sut_cuda_error(problem.cuda));
+            const long waits = exec::count.synchronisations - 1; /* for the tables of the pass before, long read */
+            CHECK(waits == (c.sums ? 1 : 0), "%s: %ld waits", c.name, waits);
+            CUDA(cudaDeviceSynchronize());
+            CHECK(exec::count.launches == types, "%s: %ld launches", c.name, exec::count.launches);
+            CHECK(exec::count.copies == (c.sums ? 2 : 1), "%s: %ld copies", c.name, exec::count.copies);
+        }
+    }
+}
+
 /* Failures are reported with a sentence and leave no memory behind. */
 void failures()
 {
@@ -349,6 +375,7 @@ int main()
     first_pass();
     bad_elements();
     determinism();
+    launches();
     failures();
     rules();
     shapes();
