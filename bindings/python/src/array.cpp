@@ -203,6 +203,36 @@ static bool refuse_lazy_sign(PyObject *array)
     return negative != 1 || refuse(PyExc_ValueError, "has PyTorch's negative bit set; call resolve_neg() on it");
 }
 
+/* The result of a method without arguments as a number; -1 with a Python error set. */
+static int64_t call_integer(PyObject *object, PyObject *method)
+{
+    PyObject *result = PyObject_CallMethodNoArgs(object, method);
+    const int64_t value = result ? PyLong_AsLongLong(result) : -1;
+    Py_XDECREF(result);
+    return value;
+}
+
+/* A tensor can be larger than the storage below it, after untyped_storage().resize_(); nothing in the tensor tells. */
+bool View::open_storage(PyObject *array)
+{
+    static PyObject *const untyped_storage = PyUnicode_InternFromString("untyped_storage");
+    static PyObject *const nbytes = PyUnicode_InternFromString("nbytes");
+    static PyObject *const storage_offset = PyUnicode_InternFromString("storage_offset");
+    storage = PyObject_CallMethodNoArgs(array, untyped_storage);
+    const int64_t bytes = storage ? call_integer(storage, nbytes) : -1;
+    const int64_t offset = bytes >= 0 ? call_integer(array, storage_offset) : -1;
+    if (offset < 0) {
+        PyErr_Clear();
+        return refuse(PyExc_TypeError, "is a tensor without plain memory");
+    }
+    /* Strides of PyTorch are never negative. */
+    int64_t last = count > 0 ? (offset + 1) * (int64_t)sut_dtype_size(dtype) : 0;
+    for (int k = 0; k < n_dims && count > 0; k++)
+        last += (shape[k] - 1) * stride[k];
+    return last <= bytes || refuse(PyExc_ValueError, "needs more memory than its storage has (%lld bytes of %lld)",
+                                   (long long)last, (long long)bytes);
+}
+
 /* ---- buffer protocol ---- */
 
 bool View::open_buffer(PyObject *array, bool write)
@@ -254,11 +284,14 @@ bool View::try_open(PyObject *array, bool write)
         return false;
     if (count > 0 && !data)
         return refuse(PyExc_ValueError, "has no memory: its storage was freed, or it only stands for a tensor");
+    if (!open_storage(array))
+        return false;
     return (count != 1 && is_contiguous()) || refuse_lazy_sign(array);
 }
 
 void View::open(PyObject *array, const std::string &what, bool write)
 {
+    PyErr_Clear(); /* of a try_open() that came first: calls into Python must not begin with an error set */
     if (try_open(array, write))
         return;
     PyObject *type, *value, *trace;
@@ -295,6 +328,7 @@ void View::close()
     if (held)
         PyBuffer_Release(&buffer);
     held = false;
+    Py_CLEAR(storage);
     data = nullptr;
 }
 

@@ -20,6 +20,41 @@ namespace nb = nanobind;
 namespace suture_python
 {
 
+/* What an open view keeps alive, for the length of a call: other threads may drop arrays or give them other memory while the
+ * interpreter lock is released. */
+class Held
+{
+  public:
+    Held() = default;
+    Held(const Held &) = delete;
+    Held &operator=(const Held &) = delete;
+    ~Held()
+    {
+        clear();
+    }
+    void add(PyObject *owned)
+    {
+        objects.push_back(owned);
+    }
+    void add(const Py_buffer &buffer)
+    {
+        buffers.push_back(buffer);
+    }
+    void clear()
+    {
+        for (Py_buffer &buffer : buffers)
+            PyBuffer_Release(&buffer);
+        buffers.clear();
+        for (PyObject *o : objects)
+            Py_DECREF(o);
+        objects.clear();
+    }
+
+  private:
+    std::vector<PyObject *> objects;
+    std::vector<Py_buffer> buffers;
+};
+
 struct View {
     void *data = nullptr;
     sut_dtype dtype = SUT_DTYPE_F32;
@@ -45,12 +80,15 @@ struct View {
     /* Row i of another view, which must stay open. */
     void row(const View &whole, int64_t i);
     void close();
-    /* Hand the buffer, if there is one, to a list that keeps it open. */
-    void give(std::vector<Py_buffer> &list)
+    /* Hand what keeps the memory alive to a list that outlives the view. */
+    void give(Held &list)
     {
         if (held)
-            list.push_back(buffer);
+            list.add(buffer);
+        if (storage)
+            list.add(storage);
         held = false;
+        storage = nullptr;
     }
 
     /* Row by row without gaps, and aligned. */
@@ -60,7 +98,9 @@ struct View {
     bool open_torch(PyObject *array);
     bool open_torch_methods(PyObject *array);
     bool open_buffer(PyObject *array, bool write);
+    bool open_storage(PyObject *array);
 
+    PyObject *storage = nullptr; /* PyTorch's, which owns the memory; owned */
     Py_buffer buffer = {};
     bool held = false;
 };

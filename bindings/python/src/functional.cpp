@@ -4,6 +4,7 @@
 #include "functional.h"
 #include "report.h"
 #include "settings.h"
+#include "unlocked.h"
 
 #include <memory>
 
@@ -145,7 +146,7 @@ static ConeReport project(nb::object u, nb::object G, nb::object metric, nb::obj
     sut_context *ctx = thread_context(context_settings(threads, 0, "auto"));
     sut_status status;
     {
-        nb::gil_scoped_release release;
+        const Unlocked unlocked;
         status = sut_cone_project(ctx, &config, rows.pointers, rows.m, rows.first().count, rows.first().dtype, u_data,
                                   metric_data, p, &report.r);
     }
@@ -178,7 +179,7 @@ static SurgeryReport combine(nb::object G, const char *method, nb::object losses
     sut_context *ctx = thread_context(context_settings(threads, seed, "auto"));
     sut_status status;
     {
-        nb::gil_scoped_release release;
+        const Unlocked unlocked;
         status = sut_surgery_direction(ctx, &config, rows.pointers, rows.m, rows.first().count, rows.first().dtype,
                                        values.empty() ? nullptr : values.data(), counter, a, &report.r);
     }
@@ -204,7 +205,7 @@ static SurgeryReport weights(nb::object gram, const char *method, nb::object los
     sut_context *ctx = thread_context(context_settings(0, seed, "auto"));
     sut_status status;
     {
-        nb::gil_scoped_release release;
+        const Unlocked unlocked;
         status = sut_surgery_weights(ctx, &config, static_cast<const double *>(view.data), m,
                                      values.empty() ? nullptr : values.data(), counter, &report.r);
     }

@@ -7,6 +7,7 @@
 #define SUTURE_PYTHON_GATE_H
 
 #include "errors.h"
+#include "unlocked.h"
 
 #include <atomic>
 #include <mutex>
@@ -28,7 +29,7 @@ class Gate
                                           "state in this process is not complete: make a new one");
             if (owner.load() == std::this_thread::get_id())
                 raise(SUT_ERROR_SEQUENCE, "this object is in use by the call that led here");
-            nanobind::gil_scoped_release release;
+            const Unlocked unlocked;
             mutex.lock();
         }
         owner = std::this_thread::get_id();

@@ -12,7 +12,9 @@
 #include "context.h"
 #include "gate.h"
 #include "report.h"
+#include "rounding.h"
 #include "settings.h"
+#include "unlocked.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -25,29 +27,6 @@ namespace suture_python
 
 namespace
 {
-
-/* References that end with the scope, in one vector that is used again. */
-class References
-{
-  public:
-    ~References()
-    {
-        clear();
-    }
-    void add(PyObject *owned)
-    {
-        objects.push_back(owned);
-    }
-    void clear()
-    {
-        for (PyObject *o : objects)
-            Py_DECREF(o);
-        objects.clear();
-    }
-
-  private:
-    std::vector<PyObject *> objects;
-};
 
 /* Entry k of a list or tuple, borrowed. */
 PyObject *item(PyObject *sequence, Py_ssize_t k)
@@ -125,7 +104,7 @@ class Optimizer
     nb::object step(nb::object rows, nb::object losses, bool want_report)
     {
         std::lock_guard<Gate> lock(gate);
-        begin();
+        const Call call(*this);
         collect(rows);
         return run(losses, want_report);
     }
@@ -136,7 +115,7 @@ class Optimizer
         std::lock_guard<Gate> lock(gate);
         if (m != 1)
             raise(SUT_ERROR_INVALID_ARGUMENT, "this optimizer has several losses");
-        begin();
+        const Call call(*this);
         collect_attributes();
         return run(nb::none(), want_report);
     }
@@ -145,7 +124,7 @@ class Optimizer
     nb::object direction(nb::object rows, nb::object losses, nb::object out)
     {
         std::lock_guard<Gate> lock(gate);
-        begin();
+        const Call call(*this);
         collect(rows);
         read_losses(losses);
         std::vector<double> w((size_t)m);
@@ -153,11 +132,10 @@ class Optimizer
         const std::vector<void *> a = outputs(out, views);
         sut_status status;
         {
-            nb::gil_scoped_release release;
+            const Unlocked unlocked;
             status = sut_optimizer_direction(opt, grads.data(), loss_values.empty() ? nullptr : loss_values.data(),
                                              w.data(), a.empty() ? nullptr : a.data());
         }
-        end();
         check(status, context->ctx);
         nb::list result;
         for (double x : w)
@@ -226,18 +204,20 @@ class Optimizer
     void parameters_changed()
     {
         std::lock_guard<Gate> lock(gate);
-        begin();
+        const Call call(*this);
+        const std::vector<std::vector<float>> kept = masters();
         check(sut_optimizer_parameters_changed(opt), context->ctx);
+        restore_masters(kept);
     }
 
     void save(const char *path, bool include_parameters)
     {
         std::lock_guard<Gate> lock(gate);
         sut_checkpoint_config c = checkpoint(include_parameters, true);
-        begin();
+        const Call call(*this);
         sut_status status;
         {
-            nb::gil_scoped_release release;
+            const Unlocked unlocked;
             status = sut_optimizer_save(opt, path, &c);
         }
         check(status, context->ctx);
@@ -247,10 +227,10 @@ class Optimizer
     {
         std::lock_guard<Gate> lock(gate);
         sut_checkpoint_config c = checkpoint(include_parameters, restore_settings);
-        begin();
+        const Call call(*this);
         sut_status status;
         {
-            nb::gil_scoped_release release;
+            const Unlocked unlocked;
             status = sut_optimizer_load(opt, path, &c);
         }
         check(status, context->ctx);
@@ -260,7 +240,7 @@ class Optimizer
     nb::bytes to_bytes(bool include_parameters)
     {
         std::lock_guard<Gate> lock(gate);
-        begin();
+        const Call call(*this);
         return bytes(include_parameters);
     }
 
@@ -268,9 +248,27 @@ class Optimizer
     {
         std::lock_guard<Gate> lock(gate);
         sut_checkpoint_config c = checkpoint(include_parameters, restore_settings);
-        begin();
+        const Call call(*this);
         check(sut_optimizer_load_memory(opt, data.data(), data.size(), &c), context->ctx);
         after_load(include_parameters);
+    }
+
+    /* These groups have the tensors of this optimizer, each in its place. */
+    bool fits(nb::list groups) const
+    {
+        if (nb::len(groups) != hyper.size())
+            return false;
+        size_t k = 0;
+        for (size_t g = 0; g < hyper.size(); g++) {
+            const nb::object given = groups[g]["params"];
+            const nb::list tensors = PyList_Check(given.ptr()) ? nb::borrow<nb::list>(given) : nb::list(given);
+            for (nb::handle tensor : tensors) {
+                if (k == params.size() || tensor.ptr() != params[k].array.ptr() || params[k].group != (int)g)
+                    return false;
+                k++;
+            }
+        }
+        return k == params.size();
     }
 
     /* State of one tensor: the library's own memory, in the shape of the tensor. */
@@ -445,8 +443,10 @@ class Optimizer
             if (!view.try_open(p.array.ptr(), true))
                 view.open(p.array.ptr(), "parameter '" + p.name + "'", true);
             if (view.data == p.data && view.dtype == p.layout.dtype && p.layout.same_shape(view) &&
-                p.layout.matches(view))
+                p.layout.matches(view)) {
+                view.give(held);
                 continue;
+            }
             if (view.count == 0 && p.layout.count == 0)
                 continue;
             if (view.dtype != p.layout.dtype || !p.layout.same_shape(view) || !p.layout.matches(view)) {
@@ -458,7 +458,6 @@ class Optimizer
                              shape_text(view.n_dims, view.shape).c_str());
                 throw nb::python_error();
             }
-            check_storage(p, view);
             moved = true;
         }
         if (!moved)
@@ -467,24 +466,54 @@ class Optimizer
             View view;
             view.open(p.array.ptr(), "parameter '" + p.name + "'", true);
             p.data = view.count ? view.data : nullptr;
+            view.give(held);
         }
         const nb::bytes kept = bytes(false);
-        create();
+        const std::vector<std::vector<float>> kept_masters = masters();
+        try {
+            create();
+        } catch (...) { /* the engine still has the old pointers: the next call must come here again */
+            for (param &p : params)
+                p.data = nullptr;
+            throw;
+        }
         const sut_checkpoint_config c = checkpoint(false, true);
         check(sut_optimizer_load_memory(opt, kept.data(), kept.size(), &c), context->ctx);
+        restore_masters(kept_masters);
     }
 
-    /* A tensor can be larger than the storage below it, after untyped_storage().resize_(). */
-    static void check_storage(const param &p, const View &view)
+    /* The f32 master copy of parameter k, NULL when it has none. */
+    float *master(size_t k)
     {
-        if (!view.is_torch)
-            return;
-        nb::object storage = p.array.attr("untyped_storage")();
-        const int64_t bytes = nb::cast<int64_t>(storage.attr("nbytes")());
-        const int64_t offset = nb::cast<int64_t>(p.array.attr("storage_offset")());
-        if ((offset + view.count) * (int64_t)sut_dtype_size(view.dtype) > bytes) {
-            PyErr_Format(PyExc_ValueError, "parameter '%s' needs more memory than its storage has", p.name.c_str());
-            throw nb::python_error();
+        void *data = nullptr;
+        const sut_dtype dtype = params[k].layout.dtype;
+        if (dtype == SUT_DTYPE_BF16 || dtype == SUT_DTYPE_F16)
+            check(sut_optimizer_state(opt, "master", (int64_t)k, &data, nullptr, nullptr), context->ctx);
+        return static_cast<float *>(data);
+    }
+
+    std::vector<std::vector<float>> masters()
+    {
+        std::vector<std::vector<float>> all(params.size());
+        for (size_t k = 0; k < params.size(); k++)
+            if (const float *from = master(k))
+                all[k].assign(from, from + params[k].layout.count);
+        return all;
+    }
+
+    /* An element that still is the rounding of its old master copy was not written to from outside: the copy's further
+     * digits are taken back. */
+    void restore_masters(const std::vector<std::vector<float>> &old)
+    {
+        for (size_t k = 0; k < params.size(); k++) {
+            float *const to = master(k);
+            if (!to)
+                continue;
+            const uint16_t *const now = static_cast<const uint16_t *>(params[k].data);
+            const bool bf16 = params[k].layout.dtype == SUT_DTYPE_BF16;
+            for (size_t j = 0; j < old[k].size(); j++)
+                if ((bf16 ? to_bf16(old[k][j]) : to_f16(old[k][j])) == now[j])
+                    to[j] = old[k][j];
         }
     }
 
@@ -532,7 +561,6 @@ class Optimizer
                          m == 1 ? "" : "es", m);
             throw nb::python_error();
         }
-        release_on_failure guard{*this};
         for (int i = 0; i < m; i++) {
             PyObject *row = item(outer, i);
             if (!row || !is_list(row) || PySequence_Size(row) != (Py_ssize_t)params.size()) {
@@ -545,20 +573,17 @@ class Optimizer
             for (size_t k = 0; k < params.size(); k++)
                 collect_one(i, k, item(row, (Py_ssize_t)k));
         }
-        guard.fine = true;
     }
 
     void collect_attributes()
     {
-        release_on_failure guard{*this};
         for (size_t k = 0; k < params.size(); k++) {
             PyObject *gradient = PyObject_GetAttr(params[k].array.ptr(), grad_name.ptr());
             if (!gradient)
                 throw nb::python_error();
-            references.add(gradient);
+            held.add(gradient);
             collect_one(0, k, gradient);
         }
-        guard.fine = true;
     }
 
     void read_losses(nb::object losses)
@@ -566,7 +591,6 @@ class Optimizer
         loss_values.clear();
         if (losses.is_none())
             return;
-        release_on_failure guard{*this};
         for (nb::handle x : nb::list(losses)) {
             loss_values.push_back(PyFloat_AsDouble(x.ptr()));
             if (PyErr_Occurred())
@@ -576,7 +600,6 @@ class Optimizer
             raise(SUT_ERROR_INVALID_ARGUMENT, ("losses has " + std::to_string(loss_values.size()) +
                                                " entries, the optimizer has " + std::to_string(m) + " losses")
                                                   .c_str());
-        guard.fine = true;
     }
 
     nb::object run(nb::object losses, bool want_report)
@@ -585,11 +608,10 @@ class Optimizer
         std::unique_ptr<Report> report(want_report ? new Report : nullptr);
         sut_status status;
         {
-            nb::gil_scoped_release release;
+            const Unlocked unlocked;
             status = sut_optimizer_step(opt, grads.data(), loss_values.empty() ? nullptr : loss_values.data(),
                                         report ? &report->r : nullptr);
         }
-        end();
         check(status, context->ctx);
         if (bump.is_valid()) {
             PyObject *none = PyObject_CallFunctionObjArgs(bump.ptr(), bumped.ptr(), nullptr);
@@ -600,23 +622,24 @@ class Optimizer
         return report ? nb::cast(report.release(), nb::rv_policy::take_ownership) : nb::none();
     }
 
-    /* Give back what a step looked at. */
-    void end()
-    {
-        for (Py_buffer &buffer : held)
-            PyBuffer_Release(&buffer);
-        held.clear();
-        references.clear();
-    }
-
-    struct release_on_failure {
+    /* One call: gives back at its end, however it ends, what it looked at. */
+    struct Call {
         Optimizer &self;
-        bool fine = false;
-        ~release_on_failure()
+        explicit Call(Optimizer &of) : self(of)
         {
-            if (!fine)
-                self.end();
+            try {
+                self.begin();
+            } catch (...) {
+                self.held.clear();
+                throw;
+            }
         }
+        ~Call()
+        {
+            self.held.clear();
+        }
+        Call(const Call &) = delete;
+        Call &operator=(const Call &) = delete;
     };
 
     std::vector<void *> outputs(nb::object out, std::unique_ptr<View[]> &views)
@@ -624,7 +647,6 @@ class Optimizer
         std::vector<void *> pointers;
         if (out.is_none())
             return pointers;
-        release_on_failure guard{*this};
         nb::list list = nb::cast<nb::list>(out);
         if (nb::len(list) != params.size()) {
             PyErr_SetString(PyExc_ValueError, "outputs: one array per tensor is needed");
@@ -641,7 +663,6 @@ class Optimizer
             }
             pointers.push_back(views[k].data);
         }
-        guard.fine = true;
         return pointers;
     }
 
@@ -720,8 +741,7 @@ class Optimizer
     std::vector<const void *> grads;
     std::vector<std::vector<char>> copies;
     std::vector<double> loss_values;
-    std::vector<Py_buffer> held;
-    References references;
+    Held held; /* by the call that is going on */
     nb::str grad_name;
     std::vector<nb::str> keys;
     std::vector<std::vector<nb::object>> remembered;
@@ -771,6 +791,7 @@ void add_optimizer(nb::module_ &module)
         .def("to_bytes", &Optimizer::to_bytes, nb::arg("include_parameters"))
         .def("from_bytes", &Optimizer::from_bytes, nb::arg("data"), nb::arg("include_parameters"),
              nb::arg("restore_settings"))
+        .def("fits", &Optimizer::fits)
         .def("state", &Optimizer::state)
         .def("state_names", &Optimizer::state_names)
         .def("tensor_steps", &Optimizer::tensor_steps)
