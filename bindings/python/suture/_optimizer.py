@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _suture
 from ._arrays import is_jax, is_torch, torch_module
+from ._state import has_master, slots
 
 
 def hyper_names(method: str) -> dict[str, Any]:
@@ -253,8 +254,8 @@ class Optimizer:
     def state(self, tensor: str | int) -> dict[str, Any]:
         """The optimizer's memory of one tensor: views that may be written to between steps, and its count of steps."""
         k = self._names.index(tensor) if isinstance(tensor, str) else tensor
-        slots = {name: self._core.state(name, k) for name in self._core.state_names()}
-        return {"step": self._core.tensor_steps(k), **slots}
+        found = {name: self._core.state(name, k) for name in slots(self._core, self._tensors[k][1])}
+        return {"step": self._core.tensor_steps(k), **found}
 
     def save(self, path: str | os.PathLike[str], *, include_parameters: bool = True) -> None:
         """Write everything that is needed to go on with the same bits to a file (safetensors, docs/state-files.md). A crash
@@ -276,7 +277,8 @@ class Optimizer:
 
     def __reduce__(self) -> Any:
         """Copies and pickles hold the parameters and the state, and go on with the same bits."""
-        return _rebuild, (self._tensors, self._config, self._core.to_bytes(False))
+        masters = {k: self._core.state("master", k).copy() for k, (_, t, _) in enumerate(self._tensors) if has_master(t)}
+        return _rebuild, (self._tensors, self._config, self._core.to_bytes(False), masters)
 
     def __repr__(self) -> str:
         c = self._config
@@ -286,7 +288,9 @@ class Optimizer:
         )
 
 
-def _rebuild(tensors: Iterable[tuple[str, Any, int]], config: Mapping[str, Any], state: bytes) -> Optimizer:
+def _rebuild(
+    tensors: Iterable[tuple[str, Any, int]], config: Mapping[str, Any], state: bytes, masters: Mapping[int, np.ndarray]
+) -> Optimizer:
     groups: list[dict[str, Any]] = [{"params": [], **hyper} for hyper in config["hyper"]]
     for name, tensor, group in tensors:
         groups[group]["params"].append((name, tensor))
@@ -303,4 +307,8 @@ def _rebuild(tensors: Iterable[tuple[str, Any, int]], config: Mapping[str, Any],
         **config["options"],
     )
     opt._core.from_bytes(state, False, True)
+    for k, master in masters.items():
+        opt._core.state("master", k)[...] = master
+    if masters:
+        opt._core.parameters_changed()
     return opt

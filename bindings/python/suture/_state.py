@@ -65,19 +65,11 @@ def graft(template: bytes, tensors: Mapping[str, np.ndarray], texts: Mapping[str
     return bytes(data)
 
 
-def carry_over(old: bytes, new: bytes) -> bytes:
-    """The state ``new`` with what ``old`` knows about tensors of the same name. Weights that a surgery method keeps are
-    carried over when the number of losses is the same."""
-    tensors, texts = read(old)
-    new_tensors, new_texts = read(new)
-    same_losses = texts["suture.n_losses"] == new_texts["suture.n_losses"]
-    kept = {
-        name: array
-        for name, array in tensors.items()
-        if not name.startswith("suture.state.layout.") and (same_losses or not name.startswith("suture.surgery."))
-    }
-    for name in kept:
-        if name in new_tensors and new_tensors[name].nbytes != kept[name].nbytes:
-            raise _suture.MismatchError(f"{name} changed its size")
-    counts = [*COUNTS, *(["suture.surgery.kept_for"] if same_losses else [])]
-    return graft(new, kept, {key: texts[key] for key in counts})
+def has_master(tensor: Any) -> bool:
+    """The optimizer steps a float32 copy of it."""
+    return str(tensor.dtype).endswith("float16")
+
+
+def slots(core: Any, tensor: Any) -> list[str]:
+    """Names of what the core remembers of one of its tensors."""
+    return [name for name in core.state_names() if name != "master" or has_master(tensor)]

@@ -75,6 +75,9 @@ class Optimizer(torch.optim.Optimizer):
             "options": {**rest, "align": align},
         }
         self._core: Any = None
+        self._built: list[torch.Tensor] = []  # the tensors of the core, in its order
+        self._low: list[torch.Tensor] = []  # those of 16 bits, and their versions after the last step
+        self._versions: list[int] = []
         self._shown = -1  # generation of the core whose memory self.state shows
         self._report: _suture.Report | None = None
         self._waiting: Any = None  # a state that was loaded before the first step
@@ -114,31 +117,60 @@ class Optimizer(torch.optim.Optimizer):
             c["isa"],
         )
         if old is not None:
-            core.from_bytes(_state.carry_over(old.to_bytes(False), core.to_bytes(False)), False, False)
+            entries, whole = self._pack(old)
+            known = {id(p): entries[k] for k, p in enumerate(self._built)}
+            carried = {k: known[id(p)] for k, (_, p, _) in enumerate(tensors) if id(p) in known}
+            self._restore(core, tensors, carried, whole)
         elif self._waiting is not None:
-            self._restore(core, *self._waiting)
+            state, whole = self._waiting
+            for k, (name, _, _) in enumerate(tensors):
+                if k not in state:
+                    raise _suture.MismatchError(f"the state_dict has no state of parameter {k} ('{name}')")
+            self._restore(core, tensors, state, whole)
             self._waiting = None
         counted = [p for _, p, _ in tensors if not p.is_inference()]
         if counted and _increment_version is not None:
             core.after_step(_increment_version, counted)
-        self._core = core
+        self._core, self._built = core, [p for _, p, _ in tensors]
+        self._low = [p for p in counted if _state.has_master(p)]
+        self._versions = [p._version for p in self._low]
         self._show_state()
 
     def _show_state(self) -> None:
         """``self.state[p]`` shows the memory of the core; writing to it between steps is allowed."""
         self._shown = self._core.generation
         self.state.clear()
-        for k, (_, p, _) in enumerate(self._tensors()):
-            self.state[p] = {name: torch.from_numpy(self._core.state(name, k)) for name in self._core.state_names()}
+        for k, p in enumerate(self._built):
+            self.state[p] = {
+                name: torch.from_numpy(self._core.state(name, k)) for name in _state.slots(self._core, p)
+            }
 
     def _ready(self, n_losses: int) -> Any:
         core = self._core
-        if core is None or core.n_losses != n_losses:
+        if core is None or core.n_losses != n_losses or not core.fits(self.param_groups):
             self._build(n_losses)
             core = self._core
+        if self._low and self._versions != [p._version for p in self._low]:
+            core.parameters_changed()
         for k, group in enumerate(self.param_groups):
             core.set_group(k, group)
         return core
+
+    def _seen(self) -> None:
+        """After a step: what later steps compare with."""
+        if self._low:
+            self._versions = [p._version for p in self._low]
+        if self._core.generation != self._shown:  # memory of parameters moved
+            self._show_state()
+
+    def parameters_changed(self) -> None:
+        """
+        Take over float16 and bfloat16 parameters that were written from outside: the optimizer steps float32 copies of them.
+        Writing that PyTorch counts (``model.load_state_dict()``, ``p.copy_()``) is noticed without this; writing through
+        ``p.data`` or ``p.numpy()`` is not.
+        """
+        if self._core is not None:
+            self._core.parameters_changed()
 
     # -- steps --
 
@@ -157,8 +189,7 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._report = self._ready(1).step_grad(self.keep_reports)
-        if self._core.generation != self._shown:  # memory of parameters moved
-            self._show_state()
+        self._seen()
         if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
             self._hooks(self._optimizer_step_post_hooks, _global_optimizer_post_hooks, closure)
         return loss
@@ -222,8 +253,7 @@ class Optimizer(torch.optim.Optimizer):
             self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, None)
         self._opt_called = True  # the sign by which schedulers know that a step came before theirs
         self._report = self._ready(len(rows)).step(list(rows), losses, report)
-        if self._core.generation != self._shown:
-            self._show_state()
+        self._seen()
         if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
             self._hooks(self._optimizer_step_post_hooks, _global_optimizer_post_hooks, None)
         return self._report
@@ -262,6 +292,7 @@ class Optimizer(torch.optim.Optimizer):
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
+        self._sync()
         index = {id(p): k for k, (_, p, _) in enumerate(self._tensors())}
         groups = []
         for group in self.param_groups:
@@ -280,15 +311,19 @@ class Optimizer(torch.optim.Optimizer):
             result = result if changed is None else changed
         return result
 
+    def _sync(self) -> None:
+        """Groups that were edited are taken over."""
+        if self._core is not None and not self._core.fits(self.param_groups):
+            self._build(self._core.n_losses)
+
     def _pack(self, core: Any) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
         arrays, texts = _state.read(core.to_bytes(False))
         state: dict[int, dict[str, Any]] = {}
-        for k, (name, _, _) in enumerate(self._tensors()):
+        for k, p in enumerate(self._built):
             entry: dict[str, Any] = {"step": core.tensor_steps(k)}
-            for slot in (*core.state_names(), "mu_prod", "master"):
-                full = f"suture.master.{name}" if slot == "master" else f"suture.state.{slot}.{name}"
-                if full in arrays:
-                    entry[slot] = torch.from_numpy(np.atleast_1d(arrays[full]))
+            for slot in _state.slots(core, p):
+                # In the order of the indices, whatever the parameter's order in memory.
+                entry[slot] = torch.from_numpy(core.state(slot, k).copy(order="C"))
             state[k] = entry
         whole: dict[str, Any] = {
             "method": self._config["method"],
@@ -345,36 +380,45 @@ class Optimizer(torch.optim.Optimizer):
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
-    def _restore(self, core: Any, state: Mapping[int, Mapping[str, Any]], whole: Mapping[str, Any]) -> None:
-        template = core.to_bytes(False)
-        known, _ = _state.read(template)
+    def _restore(
+        self,
+        core: Any,
+        tensors: Sequence[tuple[str, torch.Tensor, int]],
+        state: Mapping[int, Mapping[str, Any]],
+        whole: Mapping[str, Any],
+    ) -> None:
+        """Give a new core this state; parameters without an entry begin anew."""
         arrays: dict[str, np.ndarray] = {}
-        for k, (name, _, _) in enumerate(self._tensors()):
+        given: list[tuple[np.ndarray, np.ndarray]] = []
+        for k, (name, p, _) in enumerate(tensors):
             entry = state.get(k)
             if entry is None:
-                raise _suture.MismatchError(f"the state_dict has no state of parameter {k} ('{name}')")
-            given = {f"suture.state.step.{name}": np.asarray(int(entry["step"]), dtype=np.int64)}
-            for slot in (*core.state_names(), "mu_prod", "master"):
-                full = f"suture.master.{name}" if slot == "master" else f"suture.state.{slot}.{name}"
-                if full not in known:
-                    continue
+                continue
+            arrays[f"suture.state.step.{name}"] = np.asarray(int(entry["step"]), dtype=np.int64)
+            for slot in _state.slots(core, p):
                 if slot not in entry:
                     raise _suture.MismatchError(f"the state of parameter {k} ('{name}') has no '{slot}'")
-                value = entry[slot].detach().cpu().numpy()
-                if value.size != known[full].size:
+                memory, value = core.state(slot, k), entry[slot].detach().cpu().numpy()
+                if value.shape != memory.shape:
                     raise _suture.MismatchError(
-                        f"'{slot}' of parameter {k} ('{name}') has shape {tuple(value.shape)} in the state_dict, "
-                        f"{tuple(known[full].shape)} is needed"
+                        f"'{slot}' of parameter {k} ('{name}') has shape {value.shape} in the state_dict, "
+                        f"{memory.shape} is needed"
                     )
-                given[full] = value.astype(known[full].dtype, copy=False)
-            arrays.update(given)
+                given.append((memory, value))
+        texts = {key: text for key, text in whole["texts"].items() if key in _state.COUNTS}
         if whole["n_losses"] == core.n_losses:
             arrays["suture.surgery.kept_weights"] = whole["kept_weights"].cpu().numpy()
-        core.from_bytes(_state.graft(template, arrays, whole["texts"]), False, False)
+            texts = whole["texts"]
+        core.from_bytes(_state.graft(core.to_bytes(False), arrays, texts), False, False)
+        for memory, value in given:
+            memory[...] = value
+        if any(_state.has_master(p) for _, p, _ in tensors):
+            core.parameters_changed()  # a master copy that the parameter is not the rounding of is none
 
     # -- copies and pickles --
 
     def __getstate__(self) -> dict[str, Any]:
+        self._sync()
         packed = self._pack(self._core) if self._core is not None else self._waiting
         return {
             "defaults": self.defaults,
@@ -394,6 +438,7 @@ class Optimizer(torch.optim.Optimizer):
             self.state = defaultdict(dict)
         self._config = given["config"]
         self._core, self._shown, self._report, self._waiting = None, -1, None, given["packed"]
+        self._built, self._low, self._versions = [], [], []
         if given["keep_reports"]:
             self.keep_reports = True
         if self._waiting is not None:

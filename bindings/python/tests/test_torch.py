@@ -294,6 +294,110 @@ def test_low_precision_keeps_small_steps():
         assert torch.equal(w, v)
 
 
+def low_precision(dtype, method="sgd", **settings):
+    w = torch.nn.Parameter(torch.ones(64, dtype=dtype))
+    return w, suture.torch.Optimizer([w], method, lr=1e-3, **settings)
+
+
+def pull(w, opt, steps, again=lambda w, opt: (w, opt)):
+    for _ in range(steps):
+        w.grad = torch.ones_like(w)
+        opt.step()
+        w, opt = again(w, opt)
+    return w.detach().float().mean().item()
+
+
+def reload(w, opt):
+    opt.load_state_dict(opt.state_dict())
+    return w, opt
+
+
+def other_losses(w, opt):
+    rows = [[torch.full_like(w, 1.0)], [torch.full_like(w, 0.0)]]
+    opt.step_grads(rows)
+    return w, opt
+
+
+def move(w, opt):
+    w.data = w.data.clone()
+    return w, opt
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_master_copies_are_part_of_the_state(dtype):
+    # A step alone is smaller than what the type can hold near 1.
+    pairs = {
+        "state_dict": reload,
+        "moved": move,
+        "deepcopy": lambda w, opt: copy.deepcopy((w, opt)),
+        "pickle": lambda w, opt: pickle.loads(pickle.dumps((w, opt))),
+        "unchanged by a call": lambda w, opt: (opt.parameters_changed(), (w, opt))[1],
+    }
+    wanted = pull(*low_precision(dtype), 100)
+    assert abs(wanted - 0.9) < 0.005
+    for name, again in pairs.items():
+        assert pull(*low_precision(dtype), 100, again) == wanted, name
+    # As many steps again for two losses, in turn with those for one.
+    assert abs(pull(*low_precision(dtype), 50, other_losses) - 0.9) < 0.005
+    # The optimizer for arrays.
+    w = torch.ones(64, dtype=dtype)
+    opt = suture.Optimizer([w], "sgd", lr=1e-3)
+    for _ in range(100):
+        opt.step([torch.ones_like(w)])
+        w, opt = copy.deepcopy((w, opt))
+    assert w.float().mean().item() == wanted
+
+
+def test_types_may_be_mixed():
+    w = [torch.nn.Parameter(torch.ones(3, dtype=t)) for t in (torch.float32, torch.bfloat16, torch.float64)]
+    opt = suture.torch.Optimizer(w, "adam")
+    for p in w:
+        p.grad = torch.ones_like(p)
+    opt.step()
+    assert ["master" in opt.state[p] for p in w] == [False, True, False]
+    opt.load_state_dict(opt.state_dict())
+    opt.step()
+
+
+def test_low_precision_parameters_written_from_outside_are_taken_over():
+    w, opt = low_precision(torch.bfloat16)
+    pull(w, opt, 3)
+    with torch.no_grad():
+        w.copy_(torch.full_like(w, 3.0))
+    assert pull(w, opt, 1) == 3.0
+    w.data.fill_(5.0)  # not counted by PyTorch
+    opt.parameters_changed()
+    assert pull(w, opt, 1) == 5.0
+    # Elements that were left alone keep what their type cannot hold.
+    w, opt = low_precision(torch.bfloat16)
+    for _ in range(100):
+        pull(w, opt, 1)
+        with torch.no_grad():
+            w[0] = 7.0
+    assert w[0] == 7 and abs(w[1].item() - 0.9) < 0.005
+
+
+@pytest.mark.parametrize("count", [2**16])
+def test_rounding_of_master_copies(count):
+    # Every value that the type has, and values beside the middle between two: none is taken for written to.
+    bits = np.arange(count, dtype=np.uint16)
+    for dtype in (torch.bfloat16, torch.float16):
+        values = torch.from_numpy(bits.view(np.int16)).view(dtype)
+        values = values[torch.isfinite(values)].clone()
+        w = torch.nn.Parameter(values)
+        opt = suture.torch.Optimizer([w], "sgd", lr=1e-9)
+        w.grad = torch.zeros_like(w)
+        opt.step()
+        master = opt.state[w]["master"]
+        wide = values.double()
+        beside = (wide + (wide - wide.roll(1)).nan_to_num() * 0.49).float()
+        beside = torch.where(beside.to(dtype) == values, beside, values.float())
+        assert (beside != values.float()).float().mean() > 0.9
+        master.copy_(beside)
+        opt.parameters_changed()
+        assert same_bits(master, beside)
+
+
 def test_memory_that_moved_is_taken_over():
     net = network()
     reference = copy.deepcopy(net)
@@ -385,6 +489,25 @@ def test_freed_and_shrunk_storage_is_refused():
     w.untyped_storage().resize_(8)
     with pytest.raises(ValueError, match="more memory than its storage"):
         opt.step()
+    # Gradients, and a parameter in its old place.
+    w = torch.nn.Parameter(torch.ones(1000))
+    opt = suture.torch.Optimizer([w], "adam")
+    w.grad = torch.ones(1000)
+    w.grad.untyped_storage().resize_(8)
+    with pytest.raises(ValueError, match="gradient of 'param.0' needs more memory than its storage has"):
+        opt.step()
+    with pytest.raises(ValueError, match="gradient of 'param.0' needs more memory than its storage has"):
+        opt.step_grads([[w.grad]])
+    shrunk = torch.ones(2, 1000)
+    first, second = shrunk
+    shrunk.untyped_storage().resize_(4 * 1999)
+    with pytest.raises(ValueError, match=r"G needs more memory than its storage has \(8000 bytes of 7996\)"):
+        suture.combine(shrunk, "sum")
+    with pytest.raises(ValueError, match=r"G\[1\] needs more memory than its storage has"):
+        suture.combine([torch.ones(1000), second], "sum")
+    with pytest.raises(ValueError, match="parameter 'param.0' needs more memory than its storage has"):
+        suture.torch.Optimizer([torch.nn.Parameter(shrunk)], "adam")
+    assert len(suture.combine([torch.ones(2000)[500:1500], first], "sum")) == 1000
 
 
 def test_creation_refuses():
