@@ -164,10 +164,14 @@ class _Worker:
             if given != self.last:
                 self.opt.from_bytes(given, include_parameters=False)
                 self.last = given
-            if lr is not None:
-                self.opt.lr = float(lr)
             given_losses = None if losses is None else [float(x) for x in np.asarray(losses)]
-            self.opt.step([[np.asarray(g) for g in row] for row in rows], given_losses, report=False)
+            try:
+                if lr is not None:
+                    self.opt.lr = float(lr)
+                self.opt.step([[np.asarray(g) for g in row] for row in rows], given_losses, report=False)
+            except Exception:
+                self.last = b""  # the rate, for one, is no longer that of the state: load it before the next step
+                raise
             updates = [mine - np.asarray(theirs) for mine, theirs in zip(self.params, params)]
             self.last = self.opt.to_bytes(include_parameters=False)
             return updates, self.pad(self.last), np.int32(len(self.last))

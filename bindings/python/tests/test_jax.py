@@ -159,3 +159,12 @@ def test_refusals(rng):
         opt.init({"w": jnp.ones(3, jnp.bfloat16)})
     with pytest.raises(TypeError, match="no option"):
         suture.jax.optimizer("adam", lrr=1).init(params)
+
+
+def test_the_rate_of_a_refused_update_is_forgotten():
+    params, grads = jnp.ones(3), jnp.ones(3)
+    opt = suture.jax.optimizer("sgd", lr=0.5)
+    state = opt.init(params)
+    with pytest.raises(suture.NotFiniteError):
+        opt.update(grads * jnp.nan, state, params, lr=100.0)
+    assert np.array_equal(opt.update(grads, state, params)[0], np.full(3, -0.5, np.float32))

@@ -566,3 +566,43 @@ print(hashlib.sha256(b"".join(p.detach().contiguous().numpy().tobytes() for p in
     runs = [subprocess.run([sys.executable, program, way], capture_output=True, text=True) for way in ("table", "methods")]
     assert all(r.returncode == 0 for r in runs), runs[1].stderr + runs[1].stdout
     assert runs[0].stdout == runs[1].stdout
+
+
+def test_state_follows_its_tensor_when_groups_are_edited():
+    a, b, c = (torch.nn.Parameter(torch.full((3,), x)) for x in (1.0, 2.0, 3.0))
+    opt = suture.torch.Optimizer([{"params": [a, b]}, {"params": [c], "lr": 0.5}], "adam", lr=1e-2)
+    for k, p in enumerate((a, b, c)):
+        p.grad = torch.full_like(p, k + 1.0)
+    opt.step()
+    m = {p: opt.state[p]["m"].clone() for p in (a, b, c)}
+    opt.param_groups[0]["params"].reverse()
+    state = opt.state_dict()["state"]
+    assert torch.equal(state[0]["m"], m[b]) and torch.equal(state[1]["m"], m[a])
+    new = torch.nn.Parameter(torch.ones(5))
+    new.grad = torch.ones(5)
+    opt.param_groups[0]["params"][0] = new
+    before = b.detach().clone()
+    opt.step()
+    assert torch.equal(b, before) and not torch.equal(new, torch.ones(5))
+    assert [opt.state_dict()["state"][k]["step"] for k in range(3)] == [1, 2, 2]
+    del opt.param_groups[0]
+    before = a.detach().clone()
+    opt.step()
+    assert torch.equal(a, before) and opt.state_dict()["state"][0]["step"] == 3
+
+
+def test_state_dict_is_in_the_order_of_indices():
+    values = torch.randn(2, 3, 4, 5)
+    plain, last = torch.nn.Parameter(values.clone()), torch.nn.Parameter(values.to(memory_format=torch.channels_last))
+    one, other = (suture.torch.Optimizer([p], "adam", lr=1e-2) for p in (plain, last))
+    plain.grad = torch.randn(2, 3, 4, 5)
+    one.step()
+    with torch.no_grad():
+        last.copy_(plain)
+    other.load_state_dict(one.state_dict())
+    last.grad = plain.grad.clone()
+    one.step(), other.step()
+    assert torch.equal(plain, last)
+    turned = suture.torch.Optimizer([torch.nn.Parameter(torch.zeros(5, 4, 3, 2))], "adam")
+    with pytest.raises(suture.MismatchError, match=r"'m' of parameter 0 \('param.0'\) has shape \(2, 3, 4, 5\)"):
+        turned.load_state_dict(one.state_dict())
