@@ -21,6 +21,10 @@ def _figures(report: Report, extra: Mapping[str, float] | None) -> dict[str, flo
     return figures
 
 
+def _has(row: Mapping[str, float], name: str) -> bool:
+    return name in row or any(key.split(".")[0] == name for key in row)
+
+
 class CSVWriter:
     """
     One row per report: the step and every figure of the report, entries per loss as ``cos_p.0``, ``cos_p.1``, ...
@@ -42,7 +46,9 @@ class CSVWriter:
         self._every = every
         self._seen = 0
 
-    def __call__(self, report: Report, **extra: float) -> None:
+    def __call__(self, report: Report | None, **extra: float) -> None:
+        if report is None:
+            raise TypeError("there is no report: step with report=True (keep_reports = True for step() of suture.torch)")
         self._seen += 1
         if (self._seen - 1) % self._every:
             return
@@ -51,8 +57,17 @@ class CSVWriter:
             if self._only is None or name in self._only or name.split(".")[0] in self._only or name in extra:
                 row[name] = value
         if self._writer is None:
+            missing = sorted(name for name in self._only or () if name != "step" and not _has(row, name))
+            if missing:
+                raise ValueError(f"a report has no figure '{missing[0]}'; there are {', '.join(report.to_dict())}")
             self._writer = csv.DictWriter(self._file, list(row))
             self._writer.writeheader()
+        new = [name for name in row if name not in self._writer.fieldnames]
+        if new:
+            raise ValueError(
+                f"'{new[0]}' is not among the columns, which the first report fixed; begin a file of its own when the "
+                "number of losses grows"
+            )
         self._writer.writerow(row)
 
     def close(self) -> None:
@@ -79,7 +94,9 @@ class TensorBoardWriter:
         self._writer, self._tag, self._every, self._seen = writer, tag, every, 0
         self._only = None if only is None else set(only)
 
-    def __call__(self, report: Report, **extra: float) -> None:
+    def __call__(self, report: Report | None, **extra: float) -> None:
+        if report is None:
+            raise TypeError("there is no report: step with report=True (keep_reports = True for step() of suture.torch)")
         self._seen += 1
         if (self._seen - 1) % self._every:
             return

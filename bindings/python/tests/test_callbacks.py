@@ -53,3 +53,22 @@ def test_tensorboard_file(tmp_path):
         log(r)
     writer.close()
     assert any(f.stat().st_size > 500 for f in tmp_path.iterdir())
+
+
+def test_csv_refuses_what_has_no_column(tmp_path):
+    def report(m):
+        return suture.Optimizer(np.ones(2), "sgd", n_losses=m).step([np.ones(2)] * m)
+
+    with suture.CSVWriter(tmp_path / "a.csv") as log:
+        log(report(2))
+        with pytest.raises(ValueError, match="'.*2' is not among the columns"):
+            log(report(3))
+        log(report(2))
+        log(report(1))
+        with pytest.raises(TypeError, match="there is no report"):
+            log(None)
+    rows = (tmp_path / "a.csv").read_text().splitlines()
+    assert len(rows) == 4 and len({row.count(",") for row in rows}) == 1
+    with suture.CSVWriter(tmp_path / "b.csv", only=["cos_p", "cosp"]) as log:
+        with pytest.raises(ValueError, match="no figure 'cosp'"):
+            log(report(2))
