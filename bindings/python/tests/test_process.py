@@ -1,5 +1,6 @@
 """Threads, forked processes, and two optimizers side by side. Each child has a time limit: a hang is a failure."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -215,3 +217,40 @@ def test_memory_stays_constant():
     before = resident()
     some(3000)
     assert resident() - before < 1 << 20
+
+
+def test_memory_in_use_stays_alive():
+    torch = pytest.importorskip("torch")
+    w = torch.ones(1000)
+    opt = suture.Optimizer([w], "adam")
+    rows = [[torch.ones(1000)]]
+    memory = [weakref.ref(t.untyped_storage()) for t in (w, rows[0][0])]
+    seen = []
+
+    # Runs in the middle of the step, after the arrays were looked at, as another thread could.
+    def losses():
+        w.data = torch.zeros(1000)
+        rows[0][0].data = torch.zeros(1000)
+        gc.collect()
+        seen.extend(ref() is not None for ref in memory)
+        yield 1.0
+
+    opt._core.step(rows, losses(), False)
+    assert seen == [True, True] and not w.any()
+    assert [ref() for ref in memory] == [None, None]
+
+
+def test_threads_at_shutdown_do_not_abort():
+    program = """
+        import threading, time, numpy as np, suture
+        def work():
+            x, g = np.ones(1 << 20), np.ones(1 << 20)
+            opt = suture.Optimizer(x, "adam", threads=1)
+            while True:
+                opt.step([g])
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.3)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
