@@ -54,35 +54,37 @@ typedef struct sut_cone_measure {
 
 struct sut_step_pass; /* optim/step.h */
 
+/* Every function returns SUT_OK, or an error of the device with its text in the context; the CPU's never fail. */
 typedef struct sut_backend_ops {
     int version;
     /* K = G G^T, m*m doubles, both triangles. Not finite where a product overflowed or an entry is not finite. */
-    void (*gram)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict, double *K);
+    sut_status (*gram)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict, double *K);
     /* Largest absolute value of each row; NaN if the row holds a NaN. */
-    void (*row_max)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, double *max_out);
-    /* First element that is not finite in one array; -1 if there is none. */
-    int64_t (*find_nonfinite)(sut_context *ctx, const void *x, int64_t n, sut_dtype dtype);
+    sut_status (*row_max)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, double *max_out);
+    /* First element that is not finite in one array into *index_out; -1 if there is none. */
+    sut_status (*find_nonfinite)(sut_context *ctx, const void *x, int64_t n, sut_dtype dtype, int64_t *index_out);
 
     /* Plain arrays, layout of one tensor, f32 or f64, products in double throughout. `inverse` selects 1/delta; delta
      * NULL: M = I. u_scale multiplies u, rows->scale the rows. */
-    void (*combine)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const double *weights, void *out);
-    void (*cone_sums)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u, double u_scale,
-                      const void *delta, double delta_scale, sut_cone_sums *sums);
+    sut_status (*combine)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const double *weights,
+                          void *out);
+    sut_status (*cone_sums)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                            double u_scale, const void *delta, double delta_scale, sut_cone_sums *sums);
     /* p = u + M^-1 G^T lambda on unscaled rows, u and delta, summed in double, rounded once. p may be u. */
-    void (*cone_apply)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
-                       const void *delta, const double *lambda, void *p);
+    sut_status (*cone_apply)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                             const void *delta, const double *lambda, void *p);
     /* p as stored, or (p NULL) u + M^-1 G^T lambda unrounded in double; on scaled rows and u, p as in cone_sums. */
-    void (*cone_measure)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
-                         double u_scale, const void *delta, double delta_scale, const void *p, const double *lambda,
-                         sut_cone_measure *measure);
+    sut_status (*cone_measure)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                               double u_scale, const void *delta, double delta_scale, const void *p,
+                               const double *lambda, sut_cone_measure *measure);
 
     /* The triangle of [M^-1/2 G^T, M^1/2 p] (surgery/nnls.h) into R, (m + 1)^2, of p = u + M^-1 G^T lambda (NULL: u) on
      * scaled rows and u as in cone_sums. One thread: for the rare case that cone_sums cannot resolve. */
-    void (*cone_factor)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u, double u_scale,
-                        const void *delta, double delta_scale, const double *lambda, double *R);
+    sut_status (*cone_factor)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                              double u_scale, const void *delta, double delta_scale, const double *lambda, double *R);
 
     /* One pass of an optimizer step, see optim/step.h. */
-    void (*step)(sut_context *ctx, const struct sut_step_pass *pass);
+    sut_status (*step)(sut_context *ctx, const struct sut_step_pass *pass);
 } sut_backend_ops;
 
 /* The CPU's table for one instruction set; NULL when the build or the processor lacks it. */

@@ -187,7 +187,7 @@ static void run_walk(walk *w, int n_sums, double *sums)
             sums[k] += w->scratch.sums[(size_t)slice * (size_t)n_sums + (size_t)k];
 }
 
-static void cpu_gram(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict, double *K)
+static sut_status cpu_gram(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict, double *K)
 {
     const int m = rows->m, n_sums = m * (m + 1) / 2;
     double sums[SUT_MAX_LOSSES * (SUT_MAX_LOSSES + 1) / 2];
@@ -196,9 +196,10 @@ static void cpu_gram(sut_context *ctx, const sut_layout *layout, const sut_rows 
     for (int i = 0; i < m; ++i)
         for (int j = 0; j <= i; ++j)
             K[i * m + j] = K[j * m + i] = sums[i * (i + 1) / 2 + j];
+    return SUT_OK;
 }
 
-static void cpu_step(sut_context *ctx, const sut_step_pass *pass)
+static sut_status cpu_step(sut_context *ctx, const sut_step_pass *pass)
 {
     const int m = pass->rows.m;
     walk w = {.ctx = ctx, .layout = pass->layout, .rows = &pass->rows, .pass = pass, .careful = pass->careful};
@@ -207,6 +208,7 @@ static void cpu_step(sut_context *ctx, const sut_step_pass *pass)
     with_prefetch.prefetch = pass->layout->n_elements >= SUT_PREFETCH_ELEMENTS;
     w.pass = &with_prefetch;
     run_walk(&w, n_sums, pass->sums);
+    return SUT_OK;
 }
 
 #define SUT_TABLE_NAME_(suffix) sut_cpu_ops_##suffix

@@ -191,15 +191,16 @@ static void run_plain(sut_context *ctx, plain_walk *w, plain_block block, int n_
             sums[k] += w->sums[(size_t)slice * (size_t)n_sums + (size_t)k];
 }
 
-static void cpu_combine(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const double *weights,
-                        void *out)
+static sut_status cpu_combine(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const double *weights,
+                              void *out)
 {
     plain_walk w = {.layout = layout, .rows = rows, .weights = weights, .out = out};
     run_plain(ctx, &w, NULL, 0, NULL);
+    return SUT_OK;
 }
 
-static void cpu_cone_sums(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
-                          double u_scale, const void *delta, double delta_scale, sut_cone_sums *sums)
+static sut_status cpu_cone_sums(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                                double u_scale, const void *delta, double delta_scale, sut_cone_sums *sums)
 {
     const int m = rows->m;
     double all[2 + SUT_MAX_LOSSES + SUT_MAX_LOSSES * (SUT_MAX_LOSSES + 1) / 2];
@@ -212,10 +213,12 @@ static void cpu_cone_sums(sut_context *ctx, const sut_layout *layout, const sut_
     for (int i = 0; i < m; ++i)
         for (int j = 0; j <= i; ++j)
             sums->K[i * m + j] = sums->K[j * m + i] = all[2 + m + i * (i + 1) / 2 + j];
+    return SUT_OK;
 }
 
-static void cpu_cone_factor(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
-                            double u_scale, const void *delta, double delta_scale, const double *lambda, double *R)
+static sut_status cpu_cone_factor(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                                  double u_scale, const void *delta, double delta_scale, const double *lambda,
+                                  double *R)
 {
     const int m = rows->m;
     plain_walk w = {.layout = layout,
@@ -246,19 +249,21 @@ static void cpu_cone_factor(sut_context *ctx, const sut_layout *layout, const su
         }
         sut_factor_add(R, m + 1, block, (int)n);
     }
+    return SUT_OK;
 }
 
-static void cpu_cone_apply(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
-                           const void *delta, const double *lambda, void *p)
+static sut_status cpu_cone_apply(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                                 const void *delta, const double *lambda, void *p)
 {
     plain_walk w = {
         .layout = layout, .rows = rows, .u = u, .delta = delta, .weights = lambda, .out = p, .delta_scale = 1};
     run_plain(ctx, &w, NULL, 0, NULL);
+    return SUT_OK;
 }
 
-static void cpu_cone_measure(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
-                             double u_scale, const void *delta, double delta_scale, const void *p, const double *lambda,
-                             sut_cone_measure *measure)
+static sut_status cpu_cone_measure(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
+                                   double u_scale, const void *delta, double delta_scale, const void *p,
+                                   const double *lambda, sut_cone_measure *measure)
 {
     const int m = rows->m;
     double all[3 + SUT_MAX_LOSSES];
@@ -275,9 +280,10 @@ static void cpu_cone_measure(sut_context *ctx, const sut_layout *layout, const s
     measure->dist2 = all[1];
     measure->dist2_M = all[2];
     memcpy(measure->s, all + 3, (size_t)m * sizeof *measure->s);
+    return SUT_OK;
 }
 
-static void cpu_row_max(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, double *max_out)
+static sut_status cpu_row_max(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, double *max_out)
 {
     (void)ctx;
     for (int i = 0; i < rows->m; ++i) {
@@ -303,9 +309,10 @@ static void cpu_row_max(sut_context *ctx, const sut_layout *layout, const sut_ro
         max_out[i] = largest;
     next_row:;
     }
+    return SUT_OK;
 }
 
-static int64_t cpu_find_nonfinite(sut_context *ctx, const void *x, int64_t n, sut_dtype dtype)
+static sut_status cpu_find_nonfinite(sut_context *ctx, const void *x, int64_t n, sut_dtype dtype, int64_t *index_out)
 {
     (void)ctx;
     for (int64_t offset = 0; offset < n; offset += SUT_BLOCK) {
@@ -319,8 +326,11 @@ static int64_t cpu_find_nonfinite(sut_context *ctx, const void *x, int64_t n, su
         if (bad == 0)
             continue;
         for (int64_t k = 0; k < count; ++k)
-            if (!isfinite(g[k]))
-                return offset + k;
+            if (!isfinite(g[k])) {
+                *index_out = offset + k;
+                return SUT_OK;
+            }
     }
-    return -1;
+    *index_out = -1;
+    return SUT_OK;
 }

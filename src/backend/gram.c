@@ -73,7 +73,8 @@ static sut_status name_the_bad_one(sut_context *ctx, const sut_layout *layout, c
             const void *const x = rows->data[(int64_t)i * layout->n_tensors + t];
             if (!x)
                 continue;
-            const int64_t k = ctx->ops->find_nonfinite(ctx, x, layout->count[t], layout->dtype[t]);
+            int64_t k;
+            SUT_TRY(ctx->ops->find_nonfinite(ctx, x, layout->count[t], layout->dtype[t], &k));
             if (k < 0)
                 continue;
             char loss[96], tensor[160] = "";
@@ -98,14 +99,14 @@ sut_status sut_gram_compute(sut_context *ctx, const sut_layout *layout, const su
     for (int64_t t = 0; t < layout->n_tensors && only_f64; ++t)
         only_f64 = layout->dtype[t] == SUT_DTYPE_F64;
     gram->strict = strict || only_f64;
-    ctx->ops->gram(ctx, layout, rows, gram->strict, gram->K);
+    SUT_TRY(ctx->ops->gram(ctx, layout, rows, gram->strict, gram->K));
     if (!gram->strict) {
         bool trusted = all_finite(gram->K, m);
         for (int i = 0; i < m && trusted; ++i)
             trusted = gram->K[i * m + i] > SUT_TINY_F32 * (double)layout->n_elements;
         if (!trusted || smallest_pivot(gram->K, m) < SUT_PIVOT_F32) {
             gram->strict = true;
-            ctx->ops->gram(ctx, layout, rows, true, gram->K);
+            SUT_TRY(ctx->ops->gram(ctx, layout, rows, true, gram->K));
         }
     }
     const bool finite = all_finite(gram->K, m);
@@ -121,7 +122,7 @@ sut_status sut_gram_compute(sut_context *ctx, const sut_layout *layout, const su
         SUT_TRY(name_the_bad_one(ctx, layout, rows, loss_names, tensor_names));
 
     double largest[SUT_MAX_LOSSES], scale[SUT_MAX_LOSSES], top = 0;
-    ctx->ops->row_max(ctx, layout, rows, largest);
+    SUT_TRY(ctx->ops->row_max(ctx, layout, rows, largest));
     for (int i = 0; i < m; ++i)
         top = largest[i] > top ? largest[i] : top;
     if (top == 0)
@@ -137,7 +138,7 @@ sut_status sut_gram_compute(sut_context *ctx, const sut_layout *layout, const su
     }
     const sut_rows scaled = {rows->data, m, scale};
     gram->strict = true;
-    ctx->ops->gram(ctx, layout, &scaled, true, gram->K);
+    SUT_TRY(ctx->ops->gram(ctx, layout, &scaled, true, gram->K));
     if (!all_finite(gram->K, m))
         SUT_FAIL(ctx, SUT_ERROR_INTERNAL, "the Gram matrix of finite gradients is not finite");
     return SUT_OK;

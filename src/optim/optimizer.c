@@ -231,16 +231,20 @@ static sut_status check_names(sut_context *ctx, const sut_optimizer *opt)
     return status;
 }
 
-int64_t sut_step_find_bad_parameter(sut_context *ctx, const sut_layout *layout, const sut_pass_tensor *tensors,
-                                    int64_t *index_out)
+sut_status sut_step_find_bad_parameter(sut_context *ctx, const sut_layout *layout, const sut_pass_tensor *tensors,
+                                       int64_t *tensor_out, int64_t *index_out)
 {
+    *tensor_out = *index_out = -1;
     for (int64_t k = 0; k < layout->n_tensors; ++k) {
         const sut_dtype own = layout->dtype[k] == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
-        *index_out = layout->count[k] ? ctx->ops->find_nonfinite(ctx, tensors[k].theta, layout->count[k], own) : -1;
-        if (*index_out >= 0)
-            return k;
+        if (layout->count[k])
+            SUT_TRY(ctx->ops->find_nonfinite(ctx, tensors[k].theta, layout->count[k], own, index_out));
+        if (*index_out >= 0) {
+            *tensor_out = k;
+            break;
+        }
     }
-    return -1;
+    return SUT_OK;
 }
 
 /* ---- creation ---- */
@@ -425,8 +429,8 @@ static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
     fill_state(opt);
     for (size_t k = 0; k < n; ++k)
         load_master(opt, (int64_t)k);
-    int64_t index;
-    const int64_t bad = sut_step_find_bad_parameter(ctx, &opt->layout, opt->pass_tensor, &index);
+    int64_t bad, index;
+    SUT_TRY(sut_step_find_bad_parameter(ctx, &opt->layout, opt->pass_tensor, &bad, &index));
     if (bad >= 0)
         SUT_FAIL(ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld", opt->tensor[bad].name,
                  (long long)index);
@@ -618,10 +622,10 @@ sut_status sut_optimizer_parameters_changed(sut_optimizer *opt)
         return SUT_ERROR_INVALID_ARGUMENT;
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_parameters_changed");
     for (int64_t k = 0; k < opt->n_tensors; ++k) {
-        const int64_t index = opt->tensor[k].count
-                                  ? opt->ctx->ops->find_nonfinite(opt->ctx, opt->pass_tensor[k].param,
-                                                                  opt->tensor[k].count, opt->tensor[k].dtype)
-                                  : -1;
+        int64_t index = -1;
+        if (opt->tensor[k].count)
+            SUT_TRY(opt->ctx->ops->find_nonfinite(opt->ctx, opt->pass_tensor[k].param, opt->tensor[k].count,
+                                                  opt->tensor[k].dtype, &index));
         if (index >= 0)
             SUT_FAIL(opt->ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld",
                      opt->tensor[k].name, (long long)index);

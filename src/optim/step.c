@@ -258,8 +258,8 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
             opt->gram[i * m + i] = 1; /* the surgery of a free method looks at nothing else */
     }
     if (c->check == SUT_CHECK_ALL) {
-        int64_t index;
-        const int64_t bad = sut_step_find_bad_parameter(ctx, &opt->layout, opt->pass_tensor, &index);
+        int64_t bad, index;
+        SUT_TRY(sut_step_find_bad_parameter(ctx, &opt->layout, opt->pass_tensor, &bad, &index));
         if (bad >= 0) {
             ++opt->skipped;
             SUT_FAIL(ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld", opt->tensor[bad].name,
@@ -424,7 +424,7 @@ static sut_status propose(sut_optimizer *opt, const void *const *grads, void *co
     pass.want_metric = may_project(opt) && !(euclidean && one_rate(opt));
     pass.u_out = u_out;
     pass.inverse_out = inverse_out;
-    opt->ctx->ops->step(opt->ctx, &pass);
+    SUT_TRY(opt->ctx->ops->step(opt->ctx, &pass));
     if (pass.want_sums)
         take_sums(opt, pass.want_metric);
     return SUT_OK;
@@ -461,7 +461,7 @@ static double worst_cosine(const sut_optimizer *opt)
 }
 
 /* Pass 2's sums once more, in double, from the state as it is now. */
-static void repeat_sums(sut_optimizer *opt, const void *const *grads)
+static sut_status repeat_sums(sut_optimizer *opt, const void *const *grads)
 {
     sut_step_pass pass = base_pass(opt, grads, SUT_PASS_TERMS);
     const bool euclidean = opt->config.metric == SUT_METRIC_EUCLIDEAN;
@@ -469,8 +469,9 @@ static void repeat_sums(sut_optimizer *opt, const void *const *grads)
     pass.careful = true;
     pass.want_sums = true;
     pass.want_metric = !(euclidean && one_rate(opt));
-    opt->ctx->ops->step(opt->ctx, &pass);
+    SUT_TRY(opt->ctx->ops->step(opt->ctx, &pass));
     take_sums(opt, pass.want_metric);
+    return SUT_OK;
 }
 
 /* A proposal that is applied as it is comes from the ordinary arithmetic, whatever the sums were taken in. */
@@ -492,8 +493,8 @@ static void set_multipliers(sut_optimizer *opt, const sut_solution *s, sut_step_
 }
 
 /* G p, |p|^2 and |p - u|^2 of the p that lambda stands for; nothing is written but `p_out`. */
-static void measure(sut_optimizer *opt, const void *const *grads, const sut_solution *s, void *const *p_out,
-                    double *slack, double *pp, double *pu, double *dd)
+static sut_status measure(sut_optimizer *opt, const void *const *grads, const sut_solution *s, void *const *p_out,
+                          double *slack, double *pp, double *pu, double *dd)
 {
     const int m = opt->config.n_losses;
     const double sign = opt->config.maximize ? -1 : 1;
@@ -503,12 +504,13 @@ static void measure(sut_optimizer *opt, const void *const *grads, const sut_solu
     pass.careful = is_careful(s);
     pass.want_sums = true;
     pass.p_out = p_out;
-    opt->ctx->ops->step(opt->ctx, &pass);
+    SUT_TRY(opt->ctx->ops->step(opt->ctx, &pass));
     for (int i = 0; i < m; ++i)
         slack[i] = sign * opt->sums[SUT_SUM_ROWS + i];
     *pp = opt->sums[SUT_SUM_PP];
     *pu = opt->sums[SUT_SUM_PU];
     *dd = opt->sums[SUT_SUM_DD];
+    return SUT_OK;
 }
 
 /*
@@ -592,7 +594,7 @@ static double residual(const sut_optimizer *opt, const sut_solution *s, const do
  * last digit and goes into a correction of its own. If a row that does not push is violated, the set of rows is looked for
  * again, once. The best of all rounds stays.
  */
-static void refine(sut_optimizer *opt, const void *const *grads, sut_solution *s, bool ill)
+static sut_status refine(sut_optimizer *opt, const void *const *grads, sut_solution *s, bool ill)
 {
     const int m = opt->config.n_losses;
     double slack[SUT_MAX_LOSSES], total[SUT_MAX_LOSSES], delta[SUT_MAX_LOSSES], pu, best_residual = HUGE_VAL;
@@ -600,9 +602,9 @@ static void refine(sut_optimizer *opt, const void *const *grads, sut_solution *s
     s->corrected = ill; /* p is formed in the same way in each round */
     sut_solution best = *s;
     for (int round = 0;; ++round) {
-        measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd);
+        SUT_TRY(measure(opt, grads, s, NULL, slack, &s->pp, &pu, &s->dd));
         if (!ill || sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(opt->uu))
-            return;
+            return SUT_OK;
         const double now = residual(opt, s, slack, &outside);
         const bool helped = now <= 0.5 * best_residual;
         s->residual = now;
@@ -627,6 +629,7 @@ static void refine(sut_optimizer *opt, const void *const *grads, sut_solution *s
         memset(s->correction, 0, sizeof s->correction);
     }
     *s = best;
+    return SUT_OK;
 }
 
 /* A p whose measured cosines are this far off is not the projection: K cannot tell the rows apart. */
@@ -648,7 +651,7 @@ static bool factor_scales(const sut_optimizer *opt, double *scale)
 }
 
 /* The triangle of the proposal (`s` NULL), or of the update that *s makes. */
-static void factor(sut_optimizer *opt, const void *const *grads, const sut_solution *s, const double *scale)
+static sut_status factor(sut_optimizer *opt, const void *const *grads, const sut_solution *s, const double *scale)
 {
     const int m = opt->config.n_losses;
     double signed_scale[SUT_MAX_LOSSES + 1];
@@ -662,34 +665,36 @@ static void factor(sut_optimizer *opt, const void *const *grads, const sut_solut
     if (s)
         set_multipliers(opt, s, &pass);
     memset(opt->R, 0, ((size_t)m + 1) * ((size_t)m + 1) * sizeof *opt->R);
-    opt->ctx->ops->step(opt->ctx, &pass);
+    return opt->ctx->ops->step(opt->ctx, &pass);
 }
 
 /*
  * The multipliers from the triangle of [M^-1/2 G^T, M^1/2 u], whose condition is the root of K's; then again from that of
- * the update they make, while this helps. *s is replaced if the result is better. True: what is left of u is nothing but
- * rounding, p = 0.
+ * the update they make, while this helps. *s is replaced if the result is better. *vanishes_out: what is left of u is nothing
+ * but rounding, p = 0.
  */
-static bool solve_by_factor(sut_optimizer *opt, const void *const *grads, sut_solution *s)
+static sut_status solve_by_factor(sut_optimizer *opt, const void *const *grads, sut_solution *s, bool *vanishes_out)
 {
     const int m = opt->config.n_losses;
     double scale[SUT_MAX_LOSSES + 1], slack[SUT_MAX_LOSSES], delta[SUT_MAX_LOSSES], from[SUT_MAX_LOSSES];
     double lambda[SUT_MAX_LOSSES], pu, previous = HUGE_VAL;
     bool outside;
+    *vanishes_out = false;
     if (!factor_scales(opt, scale))
-        return false;
+        return SUT_OK;
     sut_solution now = *s;
     memset(now.correction, 0, sizeof now.correction);
     now.corrected = true;
     for (int round = 0; round <= SUT_MAX_REFINEMENTS; ++round) {
         sut_nnls_end end;
-        factor(opt, grads, round ? &now : NULL, scale);
+        SUT_TRY(factor(opt, grads, round ? &now : NULL, scale));
         for (int i = 0; i < m; ++i)
             from[i] = scale[i] == 0 ? 0 : (now.lambda[i] + now.correction[i]) * scale[m] / scale[i];
         if (!sut_nnls(opt->R, m, round ? from : NULL, lambda, delta, opt->work, &end))
             break;
-        if (end.length <= end.noise)
-            return true;
+        *vanishes_out = end.length <= end.noise;
+        if (*vanishes_out)
+            break;
         /* Changes that are not small beside the multipliers, and rows that join or leave, are multipliers themselves. */
         bool anew = round == 0;
         for (int i = 0; i < m; ++i)
@@ -703,7 +708,7 @@ static bool solve_by_factor(sut_optimizer *opt, const void *const *grads, sut_so
             }
         }
         previous = anew ? HUGE_VAL : previous;
-        measure(opt, grads, &now, NULL, slack, &now.pp, &pu, &now.dd);
+        SUT_TRY(measure(opt, grads, &now, NULL, slack, &now.pp, &pu, &now.dd));
         now.residual = residual(opt, &now, slack, &outside);
         if (now.residual < s->residual)
             *s = now;
@@ -711,7 +716,7 @@ static bool solve_by_factor(sut_optimizer *opt, const void *const *grads, sut_so
             break;
         previous = now.residual;
     }
-    return false;
+    return SUT_OK;
 }
 
 static bool all_f64(const sut_optimizer *opt)
@@ -749,7 +754,7 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
         return SUT_OK;
     const bool f64 = all_f64(opt);
     if (!f64 && !in_range_of_f32(opt)) {
-        repeat_sums(opt, grads);
+        SUT_TRY(repeat_sums(opt, grads));
         s->careful = true;
     }
     if (!(opt->uu > 0) || worst_cosine(opt) >= -c->conflict_cos_tol)
@@ -761,7 +766,7 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
         SUT_FAIL(opt->ctx, SUT_ERROR_INTERNAL, "the cone projection of step %lld did not end", (long long)opt->t);
     if (!f64 && !s->careful && (amplification(opt, s->lambda, &reduction) > 5 || left > SUT_CONFLICT_COS / 10)) {
         s->careful = true;
-        repeat_sums(opt, grads);
+        SUT_TRY(repeat_sums(opt, grads));
         if (!(opt->uu > 0) || worst_cosine(opt) >= -c->conflict_cos_tol) {
             memset(s->lambda, 0, sizeof s->lambda);
             return SUT_OK;
@@ -788,8 +793,10 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
     const bool unclear = violation <= 4 * c->correction_distance_tol;
     if (ill || unclear) {
         s->careful = s->careful || !f64;
-        refine(opt, grads, s, ill);
-        const bool vanishes = s->residual > SUT_NOT_THE_PROJECTION && solve_by_factor(opt, grads, s);
+        SUT_TRY(refine(opt, grads, s, ill));
+        bool vanishes = false;
+        if (s->residual > SUT_NOT_THE_PROJECTION)
+            SUT_TRY(solve_by_factor(opt, grads, s, &vanishes));
         s->measured = true;
         if (vanishes || sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(opt->uu)) {
             s->update = SUT_UPDATE_ZERO;
@@ -814,7 +821,7 @@ static bool needs_gradient(const sut_optimizer *opt)
 }
 
 /* G p and the lengths of p and p - u, into opt->sums, if `want_sums`. */
-static void finish(sut_optimizer *opt, const void *const *grads, const void *const *given, bool want_sums)
+static sut_status finish(sut_optimizer *opt, const void *const *grads, const void *const *given, bool want_sums)
 {
     sut_solution *const s = &opt->solution;
     sut_step_pass pass = base_pass(opt, grads, SUT_PASS_APPLY);
@@ -828,7 +835,7 @@ static void finish(sut_optimizer *opt, const void *const *grads, const void *con
         pass.weights = NULL;
         pass.direct = false;
     }
-    opt->ctx->ops->step(opt->ctx, &pass);
+    return opt->ctx->ops->step(opt->ctx, &pass);
 }
 
 static void report_gradients(const sut_optimizer *opt, sut_report *r)
@@ -947,7 +954,7 @@ sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, cons
     } else {
         SUT_TRY(propose(opt, grads, NULL, NULL, false, report != NULL));
         SUT_TRY(solve(opt, grads));
-        finish(opt, grads, NULL, report != NULL);
+        SUT_TRY(finish(opt, grads, NULL, report != NULL));
     }
     if (report) {
         sut_report full;
@@ -987,7 +994,7 @@ sut_status sut_optimizer_direction(sut_optimizer *opt, const void *const *grads,
     pass.u_out = a_out;
     for (int64_t k = 0; k < opt->n_tensors; ++k)
         opt->pass_tensor[k].setting = &plain;
-    opt->ctx->ops->step(opt->ctx, &pass);
+    SUT_TRY(opt->ctx->ops->step(opt->ctx, &pass));
     for (int64_t k = 0; k < opt->n_tensors; ++k)
         opt->pass_tensor[k].setting = NULL;
     clear_absent(opt, a_out);
@@ -1022,7 +1029,7 @@ sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *grads, v
     if (!opt->solved)
         SUT_TRY(solve(opt, grads));
     double slack[SUT_MAX_LOSSES], pp, pu, dd;
-    measure(opt, grads, &opt->solution, p_out, slack, &pp, &pu, &dd);
+    SUT_TRY(measure(opt, grads, &opt->solution, p_out, slack, &pp, &pu, &dd));
     clear_absent(opt, p_out);
     if (report) {
         sut_report full;
@@ -1045,9 +1052,9 @@ sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, con
     SUT_TRY(check_arrays(opt, p, "p"));
     for (int64_t k = 0; p && k < opt->n_tensors; ++k) {
         const sut_dtype own = opt->tensor[k].dtype == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
-        const int64_t index = p[k] && opt->pass_tensor[k].present
-                                  ? opt->ctx->ops->find_nonfinite(opt->ctx, p[k], opt->tensor[k].count, own)
-                                  : -1;
+        int64_t index = -1;
+        if (p[k] && opt->pass_tensor[k].present)
+            SUT_TRY(opt->ctx->ops->find_nonfinite(opt->ctx, p[k], opt->tensor[k].count, own, &index));
         if (index >= 0)
             SUT_FAIL(opt->ctx, SUT_ERROR_NOT_FINITE, "p is NaN or Inf in tensor \"%s\" at index %lld",
                      opt->tensor[k].name, (long long)index);
@@ -1056,7 +1063,7 @@ sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, con
         SUT_TRY(solve(opt, grads));
     if (p)
         memset(&opt->solution, 0, sizeof opt->solution);
-    finish(opt, grads, p, report != NULL);
+    SUT_TRY(finish(opt, grads, p, report != NULL));
     if (report) {
         sut_report full;
         sut_report_init(&full);

@@ -91,9 +91,9 @@ typedef struct sut_step_pass {
     double *sums; /* SUT_SUM_ROWS + m + m(m+1)/2 */
 } sut_step_pass;
 
-/* Non-finite elements of the parameters: index of the first bad tensor, -1 if there is none, and the element. */
-int64_t sut_step_find_bad_parameter(sut_context *ctx, const sut_layout *layout, const sut_pass_tensor *tensors,
-                                    int64_t *index_out);
+/* Non-finite elements of the parameters: the first bad tensor and its first bad element; -1 if there is none. */
+sut_status sut_step_find_bad_parameter(sut_context *ctx, const sut_layout *layout, const sut_pass_tensor *tensors,
+                                       int64_t *tensor_out, int64_t *index_out);
 
 /* Doubles of scratch that the passes need for m rows: lanes and row buffers of each worker, sums of each slice. */
 size_t sut_backend_scratch(int m, int n_threads);

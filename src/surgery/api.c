@@ -92,7 +92,7 @@ static sut_status check_range_of_direction(sut_context *ctx, const sut_layout *l
         reach += fabs(weights[i]) * ldexp(sqrt(gram->K[(size_t)i * (size_t)(rows->m + 1)]), gram->exponent);
     if (reach < limit)
         return SUT_OK;
-    ctx->ops->row_max(ctx, layout, rows, largest);
+    SUT_TRY(ctx->ops->row_max(ctx, layout, rows, largest));
     reach = 0.0;
     for (int i = 0; i < rows->m; ++i)
         reach += fabs(weights[i]) * largest[i];
@@ -130,11 +130,10 @@ sut_status sut_surgery_direction(sut_context *ctx, const sut_surgery_config *con
         status = sut_surgery_solve(ctx, &in, &weights);
     if (status == SUT_OK && out)
         status = check_range_of_direction(ctx, layout, &rows, &gram, weights.weights);
-    if (status == SUT_OK) {
-        if (out)
-            ctx->ops->combine(ctx, layout, &rows, weights.weights, out);
+    if (status == SUT_OK && out)
+        status = ctx->ops->combine(ctx, layout, &rows, weights.weights, out);
+    if (status == SUT_OK)
         write_report(&in, &weights, gram.strict, report);
-    }
     sut_free(ctx, memory);
     return status;
 }

@@ -135,13 +135,14 @@ static sut_status check_metric(projection *q)
 
 static sut_status check_finite(projection *q)
 {
+    int64_t k;
     for (int i = 0; i < q->m; ++i) {
-        const int64_t k = q->ctx->ops->find_nonfinite(q->ctx, q->grads[i], q->n, q->dtype);
+        SUT_TRY(q->ctx->ops->find_nonfinite(q->ctx, q->grads[i], q->n, q->dtype, &k));
         if (k >= 0)
             SUT_FAIL(q->ctx, SUT_ERROR_NOT_FINITE, "cone: the gradient of loss %d is NaN or Inf at index %lld", i,
                      (long long)k);
     }
-    const int64_t k = q->ctx->ops->find_nonfinite(q->ctx, q->u, q->n, q->dtype);
+    SUT_TRY(q->ctx->ops->find_nonfinite(q->ctx, q->u, q->n, q->dtype, &k));
     if (k >= 0)
         SUT_FAIL(q->ctx, SUT_ERROR_NOT_FINITE, "cone: u is NaN or Inf at index %lld", (long long)k);
     return SUT_OK;
@@ -166,22 +167,24 @@ static bool finite_sums(const projection *q)
 }
 
 /* Squared Euclidean norms of the rows: the diagonal of K where M = I, else one short pass for each row. */
-static void row_norms(projection *q)
+static sut_status row_norms(projection *q)
 {
     for (int i = 0; i < q->m; ++i) {
         double square = q->sums.K[(size_t)i * (size_t)(q->m + 1)];
         if (q->metric) {
             const sut_rows row = {q->grads + i, 1, q->rows.scale ? q->row_scale + i : NULL};
-            q->ctx->ops->gram(q->ctx, q->layout, &row, true, &square);
+            SUT_TRY(q->ctx->ops->gram(q->ctx, q->layout, &row, true, &square));
         }
         q->d[i] = sqrt(square);
     }
+    return SUT_OK;
 }
 
-static void take_sums(projection *q)
+static sut_status take_sums(projection *q)
 {
-    q->ctx->ops->cone_sums(q->ctx, q->layout, &q->rows, q->u, q->u_scale, q->metric, q->delta_scale, &q->sums);
-    row_norms(q);
+    SUT_TRY(q->ctx->ops->cone_sums(q->ctx, q->layout, &q->rows, q->u, q->u_scale, q->metric, q->delta_scale, &q->sums));
+    SUT_TRY(row_norms(q));
+    return SUT_OK;
 }
 
 /* Power of two that brings the largest entry x of a row near 1; 0 for a zero row. */
@@ -197,8 +200,8 @@ static sut_status take_scaled_sums(projection *q)
     double largest[SUT_MAX_LOSSES], length[SUT_MAX_LOSSES], longest = -INFINITY, u_largest;
     const sut_rows u_row = {&q->u, 1, NULL};
     q->rows.scale = NULL;
-    q->ctx->ops->row_max(q->ctx, q->layout, &q->rows, largest);
-    q->ctx->ops->row_max(q->ctx, q->layout, &u_row, &u_largest);
+    SUT_TRY(q->ctx->ops->row_max(q->ctx, q->layout, &q->rows, largest));
+    SUT_TRY(q->ctx->ops->row_max(q->ctx, q->layout, &u_row, &u_largest));
     for (int i = 0; i < q->m; ++i) {
         q->row_exponent[i] = scale_exponent(largest[i]);
         q->row_scale[i] = sut_exp2i(-q->row_exponent[i]);
@@ -206,7 +209,7 @@ static sut_status take_scaled_sums(projection *q)
     q->u_exponent = scale_exponent(u_largest);
     q->u_scale = sut_exp2i(-q->u_exponent);
     q->rows.scale = q->row_scale;
-    take_sums(q);
+    SUT_TRY(take_sums(q));
     if (!finite_sums(q))
         SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_RANGE,
                  "cone: sums overflow even after scaling; the metric spans too many "
@@ -233,7 +236,7 @@ static sut_status prepare(projection *q)
     q->u_scale = 1.0;
     for (int i = 0; i < q->m; ++i)
         q->row_exponent[i] = 0;
-    take_sums(q);
+    SUT_TRY(take_sums(q));
     bool fine = finite_sums(q) && in_range(q->sums.uu);
     for (int i = 0; i < q->m; ++i)
         fine = fine && in_range(q->d[i] * q->d[i]) && in_range(q->sums.K[(size_t)i * (size_t)(q->m + 1)]);
@@ -245,16 +248,16 @@ static sut_status prepare(projection *q)
 
 /* Multipliers. */
 
-static void measure_unrounded(projection *q, candidate *c)
+static sut_status measure_unrounded(projection *q, candidate *c)
 {
-    q->ctx->ops->cone_measure(q->ctx, q->layout, &q->rows, q->u, q->u_scale, q->metric, q->delta_scale, NULL, c->lambda,
-                              &c->measure);
+    return q->ctx->ops->cone_measure(q->ctx, q->layout, &q->rows, q->u, q->u_scale, q->metric, q->delta_scale, NULL,
+                                     c->lambda, &c->measure);
 }
 
-static void measure_stored(projection *q, const void *p, candidate *c)
+static sut_status measure_stored(projection *q, const void *p, candidate *c)
 {
-    q->ctx->ops->cone_measure(q->ctx, q->layout, &q->rows, q->u, q->u_scale, q->metric, q->delta_scale, p, c->lambda,
-                              &c->measure);
+    return q->ctx->ops->cone_measure(q->ctx, q->layout, &q->rows, q->u, q->u_scale, q->metric, q->delta_scale, p,
+                                     c->lambda, &c->measure);
 }
 
 /* Largest |s_i| / (d_i |p|) that ought to be zero, and whether a row outside the working set is violated by rounding of K. */
@@ -289,7 +292,7 @@ static sut_status find_multipliers(projection *q, const double *target, candidat
         SUT_FAIL(q->ctx, SUT_ERROR_INTERNAL, "cone: the active-set solver reached its limit of rounds for m = %d",
                  q->m);
     q->rounds += rounds;
-    measure_unrounded(q, c);
+    SUT_TRY(measure_unrounded(q, c));
     const bool benign = sut_nnqp_condition(q->sums.K, q->m, c->lambda, q->work) <= 1e6;
     bool resolved = false;
     for (int step = 0; step < 2; ++step) {
@@ -312,7 +315,7 @@ static sut_status find_multipliers(projection *q, const double *target, candidat
             resolved = true;
         }
         ++q->refinements;
-        measure_unrounded(q, c);
+        SUT_TRY(measure_unrounded(q, c));
     }
     return SUT_OK;
 }
@@ -335,91 +338,104 @@ static double distance(const projection *q, const candidate *c)
 #define SUT_NOT_THE_PROJECTION 1e-11
 
 /* The triangle of u, or of the update that multipliers make. Rows that impose nothing (1e-150 times the longest) vanish. */
-static void factor_of(projection *q, const void *u, const double *lambda)
+static sut_status factor_of(projection *q, const void *u, const double *lambda)
 {
-    q->ctx->ops->cone_factor(q->ctx, q->layout, &q->rows, u, q->u_scale, q->metric, q->delta_scale, lambda, q->R);
+    SUT_TRY(
+        q->ctx->ops->cone_factor(q->ctx, q->layout, &q->rows, u, q->u_scale, q->metric, q->delta_scale, lambda, q->R));
     for (int i = 0; i < q->m; ++i)
         for (int r = 0; q->d[i] == 0.0 && r <= q->m; ++r)
             q->R[r * (q->m + 1) + i] = 0.0;
+    return SUT_OK;
 }
 
 /*
  * The multipliers once more, from the triangle of u, then from that of the update they make while this helps. *zero_out: what
  * is left of u is rounding. *c is replaced if the result is better.
  */
-static void find_by_factor(projection *q, candidate *c, bool *zero_out)
+static sut_status find_by_factor(projection *q, candidate *c, bool *zero_out)
 {
     double delta[SUT_MAX_LOSSES], from[SUT_MAX_LOSSES], previous = HUGE_VAL;
     candidate now;
     for (int round = 0; round < 4; ++round) {
         sut_nnls_end end;
-        factor_of(q, q->u, round ? now.lambda : NULL);
+        SUT_TRY(factor_of(q, q->u, round ? now.lambda : NULL));
         if (round)
             memcpy(from, now.lambda, sizeof from);
         if (!sut_nnls(q->R, q->m, round ? from : NULL, now.lambda, delta, q->work, &end))
-            return;
+            return SUT_OK;
         q->rounds += end.rounds;
         q->refinements += round > 0;
         if (end.length <= end.noise && !q->frozen) {
             *zero_out = true;
             *c = now;
-            return;
+            return SUT_OK;
         }
-        measure_unrounded(q, &now);
+        SUT_TRY(measure_unrounded(q, &now));
         const double off = distance(q, &now);
         if (off < distance(q, c)) {
             *c = now;
             q->factored = true;
         }
         if (off <= 4.0 * SUT_EPS || !(off < 0.5 * previous))
-            return;
+            return SUT_OK;
         previous = off;
     }
+    return SUT_OK;
 }
 
 /* Writing. */
 
 /* p = from + M^-1 G^T lambda; `from` is u, or p itself. */
-static void apply(projection *q, const void *from, const double *lambda)
+static sut_status apply(projection *q, const void *from, const double *lambda)
 {
     double weights[SUT_MAX_LOSSES];
     for (int i = 0; i < q->m; ++i)
         weights[i] = ldexp(lambda[i], q->u_exponent + q->delta_exponent);
-    q->ctx->ops->cone_apply(q->ctx, q->layout, &q->rows, from, q->metric, weights, q->p);
+    SUT_TRY(q->ctx->ops->cone_apply(q->ctx, q->layout, &q->rows, from, q->metric, weights, q->p));
+    return SUT_OK;
 }
 
 /*
  * Multipliers around 1 / angle cannot be rounded to doubles without moving p along the rows. What is left of s_P is therefore
  * taken out of the stored p itself, in f64, where the correction is larger than a rounding of p.
  */
-static void correct_stored(projection *q, candidate *c)
+static sut_status correct_stored(projection *q, candidate *c)
 {
     const double zero[SUT_MAX_LOSSES] = {0};
     double delta[SUT_MAX_LOSSES];
     if (q->dtype != SUT_DTYPE_F64)
-        return;
+        return SUT_OK;
     for (int step = 0; step < 2; ++step) {
         bool violated;
         const double worst = residual(q, c, zero, &violated);
         if (!q->factored) {
             if (worst <= 1e-14 || !sut_nnqp_correction(q->sums.K, c->measure.s, q->m, c->lambda, delta, q->work))
-                return;
+                return SUT_OK;
         } else {
             /* From the stored p as it is: rows may join or leave. */
             sut_nnls_end end;
             double lambda[SUT_MAX_LOSSES];
             if (distance(q, c) <= 1e-14)
-                return;
-            factor_of(q, q->p, NULL);
+                return SUT_OK;
+            SUT_TRY(factor_of(q, q->p, NULL));
             if (!sut_nnls(q->R, q->m, c->lambda, lambda, delta, q->work, &end))
-                return;
+                return SUT_OK;
         }
         for (int i = 0; i < q->m; ++i)
             c->lambda[i] = sut_max2(0.0, c->lambda[i] + delta[i]);
-        apply(q, q->p, delta);
-        measure_stored(q, q->p, c);
+        SUT_TRY(apply(q, q->p, delta));
+        SUT_TRY(measure_stored(q, q->p, c));
         ++q->refinements;
     }
+    return SUT_OK;
+}
+
+/* The p of these multipliers, measured as stored. */
+static sut_status store(projection *q, candidate *c)
+{
+    SUT_TRY(apply(q, q->u, c->lambda));
+    SUT_TRY(measure_stored(q, q->p, c));
+    return correct_stored(q, c);
 }
 
 static bool all_inside(const projection *q, const double *s)
@@ -444,19 +460,16 @@ static sut_status store_strict(projection *q, candidate *plain)
     SUT_TRY(find_multipliers(q, target, &shifted));
     for (int i = 0; i < q->m; ++i)
         moved.lambda[i] = shifted.lambda[i] - plain->lambda[i];
-    measure_unrounded(q, &moved);
+    SUT_TRY(measure_unrounded(q, &moved));
     if (sqrt(moved.measure.dist2) <= 1e-3 * norm) {
-        apply(q, q->u, shifted.lambda);
-        measure_stored(q, q->p, &shifted);
+        SUT_TRY(apply(q, q->u, shifted.lambda));
+        SUT_TRY(measure_stored(q, q->p, &shifted));
         if (all_inside(q, shifted.measure.s)) {
             *plain = shifted;
             return SUT_OK;
         }
     }
-    apply(q, q->u, plain->lambda);
-    measure_stored(q, q->p, plain);
-    correct_stored(q, plain);
-    return SUT_OK;
+    return store(q, plain);
 }
 
 /* Report. */
@@ -542,7 +555,7 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
     for (int i = 0; i < q->m; ++i)
         some = some || c->lambda[i] > 0.0;
     if (some && distance(q, c) > SUT_NOT_THE_PROJECTION)
-        find_by_factor(q, c, &vanishes);
+        SUT_TRY(find_by_factor(q, c, &vanishes));
     if (!some) { /* violated by less than the tolerance of the solver, or in frozen coordinates alone */
         *kind = leave(q, c);
         if (is_infeasible(q, config, c))
@@ -572,11 +585,8 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
             memcpy(copy, q->u, (size_t)q->n * sut_dtype_size(q->dtype));
             q->u = copy;
         }
-        apply(q, q->u, c->lambda);
-        measure_stored(q, q->p, c);
-        correct_stored(q, c);
-        sut_status status = SUT_OK;
-        if (config->strict && c->measure.pp > 1e-20 * q->sums.uu && !all_inside(q, c->measure.s))
+        sut_status status = store(q, c);
+        if (status == SUT_OK && config->strict && c->measure.pp > 1e-20 * q->sums.uu && !all_inside(q, c->measure.s))
             status = store_strict(q, c);
         if (in_place && !copy) { /* measured against p itself */
             c->measure.dist2 = unrounded.dist2;
