@@ -90,6 +90,17 @@ SUT_INLINE sut_vector_double sut_widen(sut_half_vector x)
 #endif
 }
 
+SUT_INLINE sut_half_vector sut_narrow(sut_vector_double x)
+{
+#if defined(__AVX512F__)
+    return (sut_half_vector)_mm512_cvtpd_ps((__m512d)x);
+#elif defined(__AVX__)
+    return (sut_half_vector)_mm256_cvtpd_ps((__m256d)x);
+#else
+    return __builtin_convertvector(x, sut_half_vector);
+#endif
+}
+
 SUT_INLINE sut_vector_double sut_read_wide(const float *from)
 {
     return sut_widen(*(const sut_half_vector *)from);

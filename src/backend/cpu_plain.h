@@ -128,17 +128,72 @@ static void apply_plain_block(const plain_walk *w, int64_t offset, int64_t n, do
     sut_store_double(w->out, w->layout->dtype[0], offset, n, p);
 }
 
-/* f32 directions need no double copies of the rows. */
+/*
+ * f32 directions need no double copies of the rows: up to four rows at a time, in the order of the rows, the sum in registers.
+ * It begins at 0 (`first`), or in `sum` where more rows came before, and goes there where more follow. n: whole strips.
+ */
+#define SUT_STRIP 16
+SUT_INLINE void combine_strips(const float *const *g, const double *w, int rows, bool first, bool last, int64_t n,
+                               int64_t ahead, double *restrict sum, float *restrict out)
+{
+    enum { W = SUT_VECTOR / sizeof(double) };
+    sut_vector_double weight[4];
+    for (int i = 0; i < rows; ++i)
+        weight[i] = (sut_vector_double){0} + w[i];
+    for (int64_t k = 0; k < n; k += SUT_STRIP) {
+        if (ahead)
+            SUT_UNROLL(4) for (int i = 0; i < rows; ++i) __builtin_prefetch(g[i] + k + ahead);
+        SUT_UNROLL(8) for (int64_t at = k; at < k + SUT_STRIP; at += W)
+        {
+            sut_vector_double x = first ? (sut_vector_double){0} : *(const sut_vector_double *)(sum + at);
+            SUT_UNROLL(4) for (int i = 0; i < rows; ++i) x += weight[i] * sut_read_wide(g[i] + at);
+            if (last)
+                *(sut_half_vector *)(out + at) = sut_narrow(x);
+            else
+                *(sut_vector_double *)(sum + at) = x;
+        }
+    }
+}
+
+#define COMBINE_STRIPS(rows)                                                        \
+    (first && last ? combine_strips(x, a, rows, true, true, full, ahead, sum, out)  \
+     : last        ? combine_strips(x, a, rows, false, true, full, ahead, sum, out) \
+                   : combine_strips(x, a, rows, first, false, full, ahead, sum, out))
+
 static void combine_block_float(const plain_walk *w, int64_t offset, int64_t n)
 {
     const float *g[SUT_MAX_LOSSES];
-    double sum[SUT_BLOCK];
-    for (int i = 0; i < w->rows->m; ++i)
-        g[i] = (const float *)w->rows->data[i] + offset;
-    sut_combine_float(g, w->weights, w->rows->m, n, sum);
+    double weight[SUT_MAX_LOSSES], sum[SUT_BLOCK];
     float *const out = (float *)w->out + offset;
-    for (int64_t k = 0; k < n; ++k)
-        out[k] = (float)sum[k];
+    const int64_t ahead = w->layout->n_elements >= SUT_PREFETCH_ELEMENTS ? SUT_AHEAD : 0;
+    const int64_t full = n - n % SUT_STRIP;
+    int rows = 0;
+    for (int i = 0; i < w->rows->m; ++i) {
+        g[rows] = (const float *)w->rows->data[i] + offset;
+        weight[rows] = w->weights[i];
+        rows += weight[rows] != 0; /* rows of weight 0 could only add zeros */
+    }
+    if (rows == 0) {
+        memset(out, 0, (size_t)n * sizeof *out);
+        return;
+    }
+    for (int i = 0; i < rows; i += 4) {
+        const float *const *const x = g + i;
+        const double *const a = weight + i;
+        const bool first = i == 0, last = i + 4 >= rows;
+        switch (last ? rows - i : 4) {
+        case 1: COMBINE_STRIPS(1); break;
+        case 2: COMBINE_STRIPS(2); break;
+        case 3: COMBINE_STRIPS(3); break;
+        default: COMBINE_STRIPS(4); break;
+        }
+    }
+    for (int64_t k = full; k < n; ++k) {
+        double x = 0.0;
+        for (int i = 0; i < rows; ++i)
+            x += weight[i] * (double)g[i][k];
+        out[k] = (float)x;
+    }
 }
 
 typedef void (*plain_block)(const plain_walk *w, int64_t offset, int64_t n, double (*lanes)[SUT_LANES], double *buffer);
