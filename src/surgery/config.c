@@ -17,7 +17,7 @@ typedef struct live_rows {
     double d[SUT_MAX_LOSSES], omega[SUT_MAX_LOSSES];
 } live_rows;
 
-static void gather(const sut_surgery_problem *problem, live_rows *live)
+SUT_DEVICE static void gather(const sut_surgery_problem *problem, live_rows *live)
 {
     live->n = 0;
     for (int i = 0; i < problem->m; ++i) {
@@ -30,7 +30,7 @@ static void gather(const sut_surgery_problem *problem, live_rows *live)
 }
 
 /* The mean of the norms that a tracked length uses. */
-static double tracked_norm(const sut_surgery_problem *problem, const live_rows *live)
+SUT_DEVICE static double tracked_norm(const sut_surgery_problem *problem, const live_rows *live)
 {
     const int n = live->n;
     double t = 0.0;
@@ -73,7 +73,7 @@ static double tracked_norm(const sut_surgery_problem *problem, const live_rows *
  * x = C^-1 omega by Cholesky when C has full rank beyond doubt: the trace of C^-1 bounds its smallest eigenvalue from
  * below. A tenth of the cost of eigenvalues, and the usual case.
  */
-static bool solve_full_rank(const double *C, const live_rows *live, double *L, double *x)
+SUT_DEVICE static bool solve_full_rank(const double *C, const live_rows *live, double *L, double *x)
 {
     const int n = live->n;
     double r[SUT_MAX_LOSSES];
@@ -108,7 +108,8 @@ static bool solve_full_rank(const double *C, const live_rows *live, double *L, d
  * x = C^+ omega, Cx, and the rank. False: the weights lie in the null space of C (an opposed pair with equal weights), so
  * the direction is zero.
  */
-static bool solve_direction(const sut_surgery_problem *problem, const live_rows *live, double *x, double *Cx, int *rank)
+SUT_DEVICE static bool solve_direction(const sut_surgery_problem *problem, const live_rows *live, double *x, double *Cx,
+                                       int *rank)
 {
     const int n = live->n;
     const size_t ld = (size_t)n;
@@ -142,7 +143,7 @@ static bool solve_direction(const sut_surgery_problem *problem, const live_rows 
 }
 
 /* Two live rows of equal weight: a = t (u_1 + u_2), t = (d_1 + d_2) / 2 for the projection length. */
-static bool solve_pair(const sut_surgery_problem *problem, const live_rows *live, sut_surgery_output *out)
+SUT_DEVICE static bool solve_pair(const sut_surgery_problem *problem, const live_rows *live, sut_surgery_output *out)
 {
     const int i = live->row[0], j = live->row[1];
     const double kappa = problem->C[(size_t)i * (size_t)problem->m + (size_t)j];
@@ -156,7 +157,7 @@ static bool solve_pair(const sut_surgery_problem *problem, const live_rows *live
     return true;
 }
 
-sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_DEVICE sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     live_rows live;
     double x[SUT_MAX_LOSSES], Cx[SUT_MAX_LOSSES];

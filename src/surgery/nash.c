@@ -15,7 +15,7 @@ enum { MAX_ROUNDS = 500 };
  * The residual cannot fall below the rounding of y_i (C y)_i, so the loop also ends where full steps stop gaining. Returns the
  * number of steps, MAX_ROUNDS when it came to no end.
  */
-static int newton(const double *C, int m, double *y, double *H)
+SUT_DEVICE static int newton(const double *C, int m, double *y, double *H)
 {
     double z[SUT_MAX_LOSSES], r[SUT_MAX_LOSSES], before = INFINITY;
     for (int i = 0; i < m; ++i) {
@@ -50,7 +50,7 @@ static int newton(const double *C, int m, double *y, double *H)
     return MAX_ROUNDS;
 }
 
-sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_DEVICE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
     const double max_norm = problem->config->nash_max_norm;

@@ -8,14 +8,14 @@
 #ifndef SUT_SURGERY_NNLS_H
 #define SUT_SURGERY_NNLS_H
 
-#include <stdbool.h>
+#include "surgery/prelude.h"
 
 /* Elements of a block. */
 #define SUT_FACTOR_ROWS 64
 
 /* Rotate `rows` <= SUT_FACTOR_ROWS more rows into R: cols x cols, row-major, upper triangle; zeros to begin with. `block`:
  * cols columns of SUT_FACTOR_ROWS entries each; destroyed. */
-void sut_factor_add(double *R, int cols, double *block, int rows);
+SUT_DEVICE void sut_factor_add(double *R, int cols, double *block, int rows);
 
 /* What was found: the length of what is left, below which length that is nothing but rounding, and how many rounds it took. */
 typedef struct sut_nnls_end {
@@ -31,7 +31,7 @@ typedef struct sut_nnls_end {
  * out, by how much they differ from `from`, with digits of its own. `work`: SUT_SURGERY_WORK(m). False: the solver reached
  * its limit of rounds.
  */
-bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
-              sut_nnls_end *end);
+SUT_DEVICE bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
+                         sut_nnls_end *end);
 
 #endif /* SUT_SURGERY_NNLS_H */

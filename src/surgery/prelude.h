@@ -11,14 +11,17 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+/* Before functions that a GPU runs too. SUT_SMALL: those of headers. */
 #ifdef __CUDACC__
-#define SUT_SMALL static inline __host__ __device__
+#define SUT_DEVICE __host__ __device__
 #else
-#define SUT_SMALL static inline
+#define SUT_DEVICE
 #endif
+#define SUT_SMALL SUT_DEVICE static inline
 
 /* Distance from 1 to the next double: the 2^-52 of every tolerance. */
 #define SUT_EPS 0x1p-52

@@ -6,13 +6,23 @@
  * rows; weights of degree 0 are scaled back here.
  */
 #include "surgery/hull.h"
+#include "surgery/methods.h"
 #include "surgery/surgery.h"
 
 _Static_assert(SUT_METHOD_WORK(1) + 2 * 1 + 1 <= SUT_SURGERY_WORK(1), "workspace");
 _Static_assert(SUT_METHOD_WORK(64) + 2 * 64 * 64 + 64 <= SUT_SURGERY_WORK(64), "workspace");
 
+SUT_DEVICE static sut_status fail(sut_surgery_output *out, sut_status status, sut_surgery_failure failure, int row,
+                                  double value)
+{
+    out->failure = failure;
+    out->failed_row = row;
+    out->failed_value = value;
+    return status;
+}
+
 /* Lengths w_i d_i in units of the largest one, as weights can be as large as 1e150; their sum, 0 if all vanish. */
-static double parts(const sut_surgery_problem *problem, const double *w, double *part)
+SUT_DEVICE static double parts(const sut_surgery_problem *problem, const double *w, double *part)
 {
     double largest = 0.0, reach = 0.0;
     for (int i = 0; i < problem->m; ++i) {
@@ -27,7 +37,7 @@ static double parts(const sut_surgery_problem *problem, const double *w, double 
 }
 
 /* u_i . a, in the unit of parts(). */
-static double product(const sut_surgery_problem *problem, int i, const double *part)
+SUT_DEVICE static double product(const sut_surgery_problem *problem, int i, const double *part)
 {
     double sum = 0.0;
     for (int j = 0; j < problem->m; ++j)
@@ -49,7 +59,7 @@ static double product(const sut_surgery_problem *problem, int i, const double *p
  * numbers, m = 2..64, noise ended at 1e-7 of the bound and results began at 1e3 times it, except for pcgrad: its repeated
  * projections make every size down to 0.
  */
-bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w)
+SUT_DEVICE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w)
 {
     double part[SUT_MAX_LOSSES], square = 0.0;
     const double reach = parts(problem, w, part);
@@ -62,7 +72,7 @@ bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w)
  * The rule for weights that are no solution of a system with K: |u_i . a| is below the rounding of its own sum for every row.
  * That reaches down to some m eps reach, 1e-8 of the other bound.
  */
-static bool cancels(const sut_surgery_problem *problem, const double *w)
+SUT_DEVICE static bool cancels(const sut_surgery_problem *problem, const double *w)
 {
     double part[SUT_MAX_LOSSES];
     const double reach = parts(problem, w, part);
@@ -76,7 +86,7 @@ static bool cancels(const sut_surgery_problem *problem, const double *w)
  * The rounding of w^T K w is of the order 2^-52 (sum w_i d_i)^2. The specification compares with max K_ii instead, which is
  * the same for rows of similar lengths but would call every hull with a row 1e7 times shorter than the longest stationary.
  */
-bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2)
+SUT_DEVICE bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2)
 {
     double reach = 0.0;
     for (int i = 0; i < m; ++i)
@@ -85,7 +95,7 @@ bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double n
 }
 
 /* Scale the rows, mark the live ones, form norms and cosines. Uses 2 m^2 + m doubles of in->work. */
-static void prepare(const sut_surgery_input *in, sut_surgery_problem *problem)
+SUT_DEVICE static void prepare(const sut_surgery_input *in, sut_surgery_problem *problem)
 {
     const size_t m = (size_t)in->m;
     double *K = in->work, *C = K + m * m, *d = C + m * m;
@@ -126,26 +136,22 @@ static void prepare(const sut_surgery_input *in, sut_surgery_problem *problem)
     problem->work = d + m;
 }
 
-/* Losses that a normalisation divides by. */
-static sut_status check_losses(sut_context *ctx, const sut_surgery_input *in)
+/* Losses that a normalisation divides by: present and positive. */
+SUT_DEVICE static sut_status check_losses(const sut_surgery_input *in, sut_surgery_output *out)
 {
     const sut_mgda_normalisation by = in->config->mgda_normalisation;
     if (in->config->method != SUT_SURGERY_MGDA || (by != SUT_MGDA_LOSS && by != SUT_MGDA_LOSS_PLUS))
         return SUT_OK;
     if (!in->losses)
-        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
-                 "mgda: mgda_normalisation %d divides by the losses, but losses is NULL; give the %d loss values",
-                 (int)by, in->m);
+        return fail(out, SUT_ERROR_INVALID_ARGUMENT, SUT_SURGERY_NO_LOSSES, -1, 0.0);
     for (int i = 0; i < in->m; ++i)
         if (!(in->losses[i] > 0.0))
-            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
-                     "mgda: mgda_normalisation %d divides by the losses, so they must be positive; loss %d is %g",
-                     (int)by, i, in->losses[i]);
+            return fail(out, SUT_ERROR_OUT_OF_RANGE, SUT_SURGERY_LOSS_NOT_POSITIVE, i, in->losses[i]);
     return SUT_OK;
 }
 
 /* K w = 0 without rounding: the sum of an opposed pair. The weights of sum, mean and fixed stay as they are. */
-static bool cancels_exactly(const double *K, int m, const double *w)
+SUT_DEVICE static bool cancels_exactly(const double *K, int m, const double *w)
 {
     for (int i = 0; i < m; ++i) {
         double sum = 0.0;
@@ -158,14 +164,14 @@ static bool cancels_exactly(const double *K, int m, const double *w)
 }
 
 /* Whether no direction helps, for a method that answered zero without saying why. */
-static bool is_stationary(const sut_surgery_problem *problem)
+SUT_DEVICE static bool is_stationary(const sut_surgery_problem *problem)
 {
     double w[SUT_MAX_LOSSES] = {0};
     return sut_hull(problem->K, problem->m, w, problem->work) >= 0 &&
            sut_surgery_hull_has_zero(problem->K, problem->m, w, sut_form(problem->K, problem->m, w, w));
 }
 
-static void clear(sut_surgery_output *out, int m)
+SUT_DEVICE static void clear(sut_surgery_output *out, int m)
 {
     for (int i = 0; i < m; ++i)
         out->weights[i] = 0.0;
@@ -173,16 +179,52 @@ static void clear(sut_surgery_output *out, int m)
     out->zero = out->pareto = out->negative_normaliser = out->determined = false;
     out->converged = true;
     out->iterations = 0;
+    out->failure = SUT_SURGERY_FINE;
+}
+
+/* What the list says about a method, without the table, whose addresses are the host's. */
+typedef struct method_traits {
+    int degree;
+    bool keeps_weights, uses_preference;
+} method_traits;
+
+SUT_DEVICE static method_traits traits_of(sut_surgery_method method)
+{
+    method_traits traits = {1, false, false};
+    switch (method) {
+#define ROW(method, name, solve, degree_, sum_like, keeps, preference, hint, source) \
+    case method:                                                                     \
+        traits.degree = degree_;                                                     \
+        traits.keeps_weights = keeps;                                                \
+        traits.uses_preference = preference;                                         \
+        break;
+        SUT_SURGERY_METHODS(ROW)
+#undef ROW
+    case SUT_SURGERY_COUNT: break;
+    }
+    return traits;
+}
+
+SUT_DEVICE static sut_status call(const sut_surgery_problem *problem, sut_surgery_output *out)
+{
+    switch (problem->config->method) {
+#define ROW(method, name, solve, degree, sum_like, keeps, preference, hint, source) \
+    case method: return solve(problem, out);
+        SUT_SURGERY_METHODS(ROW)
+#undef ROW
+    case SUT_SURGERY_COUNT: break;
+    }
+    return SUT_ERROR_INTERNAL;
 }
 
 /* One loss: g unchanged, weighted where the method has weights of its own, and of unit length under Nash-MTL. */
-static void solve_single(const sut_surgery_problem *problem, const sut_surgery_row *row, sut_surgery_output *out)
+SUT_DEVICE static void solve_single(const sut_surgery_problem *problem, method_traits traits, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     double w = 1.0;
-    if (row->uses_preference && config->method != SUT_SURGERY_CONFIG && config->preference)
+    if (traits.uses_preference && config->method != SUT_SURGERY_CONFIG && config->preference)
         w = config->preference[0];
-    if (row->degree == 0) {
+    if (traits.degree == 0) {
         const double length = config->nash_max_norm > 0.0 ? sut_min2(1.0, config->nash_max_norm) : 1.0;
         w = length / problem->d[0];
     }
@@ -190,36 +232,34 @@ static void solve_single(const sut_surgery_problem *problem, const sut_surgery_r
     out->rank = 1;
 }
 
-sut_status sut_surgery_solve(sut_context *ctx, const sut_surgery_input *in, sut_surgery_output *out)
+SUT_DEVICE sut_status sut_surgery_run(const sut_surgery_input *in, sut_surgery_output *out)
 {
-    const sut_surgery_row *row = &sut_surgery_table[in->config->method];
+    const method_traits traits = traits_of(in->config->method);
     const int m = in->m;
     sut_surgery_problem problem;
-    SUT_TRY(check_losses(ctx, in));
-    prepare(in, &problem);
     clear(out, m);
+    SUT_TRY(check_losses(in, out));
+    prepare(in, &problem);
 
     sut_status status = SUT_OK;
-    if (problem.n_live == 0 && row->degree == 0)
+    if (problem.n_live == 0 && traits.degree == 0)
         status = SUT_ERROR_UNDEFINED;
-    else if (row->keeps_weights || (problem.n_live > 0 && m > 1))
-        status = row->solve(&problem, out);
+    else if (traits.keeps_weights || (problem.n_live > 0 && m > 1))
+        status = call(&problem, out);
     else if (problem.n_live > 0)
-        solve_single(&problem, row, out);
+        solve_single(&problem, traits, out);
 
     if (status == SUT_ERROR_UNDEFINED)
-        SUT_FAIL(ctx, status,
-                 "%s has no direction here: 0 lies in the convex hull of the %d gradients (Pareto-stationary point)",
-                 row->name, m);
+        return fail(out, status, SUT_SURGERY_STATIONARY, -1, 0.0);
     if (status != SUT_OK)
-        SUT_FAIL(ctx, status, "%s: the active-set solver reached its limit of rounds for m = %d", row->name, m);
+        return fail(out, status, SUT_SURGERY_NO_END, -1, 0.0);
 
     if (problem.n_live == 0) {
         out->zero = out->pareto = true;
-        out->rank = row->keeps_weights ? m : 0;
+        out->rank = traits.keeps_weights ? m : 0;
         return SUT_OK;
     }
-    if (row->keeps_weights) {
+    if (traits.keeps_weights) {
         out->zero = cancels_exactly(problem.K, m, out->weights);
     } else {
         out->zero = out->zero ||
@@ -234,17 +274,12 @@ sut_status sut_surgery_solve(sut_context *ctx, const sut_surgery_input *in, sut_
     const double sum = in->config->scale_to_sum ? m : 1.0;
     for (int i = 0; i < m; ++i) {
         double w = out->weights[i] * sum;
-        if (row->degree == 0)
+        if (traits.degree == 0)
             w = ldexp(w, -problem.exponent);
-        if (!isfinite(w)) {
-            if (row->degree == 0) /* weights of about 1 / |g| */
-                SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
-                         "%s: the weight of loss %d, about 1 / %g, leaves the range of doubles; scale the losses up",
-                         row->name, i, ldexp(problem.d[i], problem.exponent));
-            SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE,
-                     "%s: the weight of loss %d leaves the range of doubles; an option or a loss is too extreme",
-                     row->name, i);
-        }
+        if (!isfinite(w))
+            return fail(out, SUT_ERROR_OUT_OF_RANGE,
+                        traits.degree == 0 ? SUT_SURGERY_LONG_WEIGHT : SUT_SURGERY_WEIGHT_RANGE, i,
+                        ldexp(problem.d[i], problem.exponent));
         out->weights[i] = w;
     }
     return SUT_OK;

@@ -1,38 +1,15 @@
 /*
- * The list of methods, and names. Whatever lists methods is derived from this table; a test holds it against the enum.
+ * The table of methods, and names.
  */
+#include "surgery/methods.h"
 #include "surgery/surgery.h"
 
 #include <string.h>
 
-/* clang-format off */
-const sut_surgery_row sut_surgery_table[SUT_SURGERY_COUNT] = {
-    /* method, name, solve, degree, sum_like, keeps_weights, uses_preference, needs_losses_hint, source */
-    {SUT_SURGERY_SUM, "sum", sut_surgery_sum, 1, true, true, false, false, ""},
-    {SUT_SURGERY_MEAN, "mean", sut_surgery_mean, 1, false, true, false, false, ""},
-    {SUT_SURGERY_FIXED, "fixed", sut_surgery_fixed, 1, true, true, true, false, ""},
-    {SUT_SURGERY_CONFIG, "config", sut_surgery_config_solve, 1, true, false, true, false,
-     "Liu, Chu, Thuerey 2024, arXiv 2408.11104"},
-    {SUT_SURGERY_PCGRAD, "pcgrad", sut_surgery_pcgrad, 1, true, false, false, false,
-     "Yu et al. 2020, arXiv 2001.06782"},
-    {SUT_SURGERY_CAGRAD, "cagrad", sut_surgery_cagrad, 1, false, false, false, false,
-     "Liu, Liu, Jin, Stone, Liu 2021, arXiv 2110.14048"},
-    {SUT_SURGERY_IMTLG, "imtlg", sut_surgery_imtlg, 1, false, false, false, false,
-     "Liu et al. 2021, ICLR, OpenReview IMPnRXEWpvr"},
-    {SUT_SURGERY_ALIGNED_MTL, "aligned_mtl", sut_surgery_aligned_mtl, 1, false, false, true, false,
-     "Senushkin et al. 2023, arXiv 2305.19000"},
-    {SUT_SURGERY_UPGRAD, "upgrad", sut_surgery_upgrad, 1, false, false, true, false,
-     "Quinton, Rey 2024, arXiv 2406.16232"},
-    {SUT_SURGERY_DUALPROJ, "dualproj", sut_surgery_dualproj, 1, false, false, true, false,
-     "Lopez-Paz, Ranzato 2017, arXiv 1706.08840"},
-    {SUT_SURGERY_MGDA, "mgda", sut_surgery_mgda, 1, false, false, false, true,
-     "Desideri 2012; Sener, Koltun 2018, arXiv 1810.04650"},
-    {SUT_SURGERY_NASH, "nash", sut_surgery_nash, 0, false, false, false, false,
-     "Navon et al. 2022, arXiv 2202.01017"},
-    {SUT_SURGERY_SDMGRAD, "sdmgrad", sut_surgery_sdmgrad, 1, false, false, false, false,
-     "Xiao, Ban, Ji 2023, arXiv 2305.18409"},
-};
-/* clang-format on */
+#define ROW(method, name, solve, degree, sum_like, keeps_weights, uses_preference, needs_losses_hint, source) \
+    {method, name, solve, degree, sum_like, keeps_weights, uses_preference, needs_losses_hint, source},
+const sut_surgery_row sut_surgery_table[SUT_SURGERY_COUNT] = {SUT_SURGERY_METHODS(ROW)};
+#undef ROW
 
 /* Other names of the same thing: the centre variant of DCGD (Hwang, Lim 2024, arXiv 2409.18426) is ConFIG of two losses. */
 static const struct {
