@@ -117,10 +117,10 @@ typedef struct sut_plain_layout {
 } sut_plain_layout;
 const sut_layout *sut_plain_layout_init(sut_plain_layout *plain, int64_t n, sut_dtype dtype);
 
-/*
- * The Gram matrix with everything that can go wrong taken care of: runs in f32 lanes, repeats in double when the cosines
- * are worse conditioned than those can carry or the range is too wide, scales by a power of two when doubles overflow.
- */
+/* Every tensor is f64. */
+bool sut_layout_is_f64(const sut_layout *layout);
+
+/* The Gram matrix with everything that can go wrong taken care of (surgery/gram.h). */
 typedef struct sut_gram {
     double *K;    /* m*m, of the rows times 2^-exponent (a common power of two) */
     int exponent; /* 0 unless the rows are too large or too small for their squares */
@@ -130,5 +130,12 @@ typedef struct sut_gram {
 /* On a non-finite entry: SUT_ERROR_NOT_FINITE with a text that names loss, tensor and index. Names may be NULL. */
 sut_status sut_gram_compute(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict,
                             const char *const *loss_names, const char *const *tensor_names, sut_gram *gram);
+/* Its parts: the products that a search asks for, and the error that names the first entry that is not finite (SUT_OK if
+ * there is none). */
+struct sut_gram_search;
+sut_status sut_gram_pass(sut_context *ctx, const sut_layout *layout, const sut_rows *rows,
+                         const struct sut_gram_search *search, double *K);
+sut_status sut_gram_find_culprit(sut_context *ctx, const sut_layout *layout, const sut_rows *rows,
+                                 const char *const *loss_names, const char *const *tensor_names);
 
 #endif /* SUT_BACKEND_BACKEND_H */
