@@ -379,8 +379,8 @@ static void take_over_state(loading *l)
 {
     sut_optimizer *opt = l->opt;
     const sut_safetensors_entry *kept = find(l, "suture.surgery.kept_weights");
-    memcpy(opt->kept_weights, kept->data, kept->size);
-    opt->kept_for = l->kept_for;
+    memcpy(opt->algebra.kept_weights, kept->data, kept->size);
+    opt->algebra.kept_for = l->kept_for;
     opt->t = l->t;
     opt->skipped = l->skipped;
     opt->config = l->settings;

@@ -70,7 +70,7 @@ static sut_status list_tensors(saving *s)
     }
     s->n_losses = opt->config.n_losses;
     s->items[s->n_items++] =
-        (sut_safetensors_item){"suture.surgery.kept_weights", SUT_FILE_F64, 1, &s->n_losses, opt->kept_weights, 0};
+        (sut_safetensors_item){"suture.surgery.kept_weights", SUT_FILE_F64, 1, &s->n_losses, opt->algebra.kept_weights, 0};
     for (int k = 0; k < s->config.n_tensors; k++) {
         const sut_extra_tensor *t = &s->config.tensors[k];
         s->items[s->n_items++] =
@@ -109,7 +109,7 @@ static sut_status list_texts(saving *s)
     sut_text_add_int(&s->own, "suture.n_groups", opt->n_groups);
     sut_text_add_int(&s->own, "suture.steps", opt->t);
     sut_text_add_int(&s->own, "suture.skipped_steps", opt->skipped);
-    sut_text_add_int(&s->own, "suture.surgery.kept_for", opt->kept_for);
+    sut_text_add_int(&s->own, "suture.surgery.kept_for", opt->algebra.kept_for);
     sut_text_add_unsigned(&s->own, "suture.seed", opt->seed);
     sut_settings_add(&s->own, &opt->config);
     list_groups(s);

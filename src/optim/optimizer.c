@@ -249,6 +249,19 @@ sut_status sut_step_find_bad_parameter(sut_context *ctx, const sut_layout *layou
 
 /* ---- creation ---- */
 
+/* What the algebra is told once. */
+static void start_algebra(sut_optimizer *opt)
+{
+    sut_algebra *const a = &opt->algebra;
+    a->config = &opt->config;
+    a->m = opt->config.n_losses;
+    a->n_elements = opt->layout.n_elements;
+    a->only_f64 = sut_layout_is_f64(&opt->layout);
+    a->f64_elements = true;
+    for (int64_t k = 0; k < opt->n_tensors; ++k)
+        a->f64_elements = a->f64_elements && (!opt->tensor[k].count || opt->layout_dtype[k] == SUT_DTYPE_F64);
+}
+
 static void load_master(const sut_optimizer *opt, int64_t k)
 {
     const sut_pass_tensor *const p = &opt->pass_tensor[k];
@@ -385,15 +398,15 @@ static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
     opt->setting = take(ctx, opt, (size_t)opt->n_groups + n, sizeof *opt->setting);
     opt->setting_t = take(ctx, opt, (size_t)opt->n_groups, sizeof *opt->setting_t);
     opt->range = take(ctx, opt, 2 * n, sizeof *opt->range);
-    opt->gram = take(ctx, opt, m * m, sizeof *opt->gram);
-    opt->K = take(ctx, opt, m * m, sizeof *opt->K);
-    opt->work = take(ctx, opt, SUT_SURGERY_WORK(m), sizeof *opt->work);
+    opt->algebra.gram = take(ctx, opt, m * m, sizeof *opt->algebra.gram);
+    opt->algebra.K = take(ctx, opt, m * m, sizeof *opt->algebra.K);
+    opt->algebra.work = take(ctx, opt, SUT_SURGERY_WORK(m), sizeof *opt->algebra.work);
     opt->span = take(ctx, opt, 2 * n, sizeof *opt->span);
-    opt->R = take(ctx, opt, ((size_t)m + 1) * ((size_t)m + 1), sizeof *opt->R);
-    opt->sums = take(ctx, opt, SUT_SUM_ROWS + m + m * (m + 1) / 2, sizeof *opt->sums);
+    opt->algebra.R = take(ctx, opt, ((size_t)m + 1) * ((size_t)m + 1), sizeof *opt->algebra.R);
+    opt->algebra.sums = take(ctx, opt, SUT_SUM_ROWS + m + m * (m + 1) / 2, sizeof *opt->algebra.sums);
     if (!opt->group || !opt->tensor || !opt->pass_tensor || !opt->layout_count || !opt->layout_dtype ||
-        !opt->first_chunk || !opt->setting || !opt->setting_t || !opt->range || !opt->gram || !opt->K || !opt->work ||
-        !opt->span || !opt->R || !opt->sums || !copy_names(ctx, opt, c))
+        !opt->first_chunk || !opt->setting || !opt->setting_t || !opt->range || !opt->algebra.gram || !opt->algebra.K ||
+        !opt->algebra.work || !opt->span || !opt->algebra.R || !opt->algebra.sums || !copy_names(ctx, opt, c))
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for an optimizer of %zu tensors", n);
 
     memcpy(opt->group, c->groups ? c->groups : &c->hyper, (size_t)opt->n_groups * sizeof *opt->group);
@@ -420,6 +433,7 @@ static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "there are no parameters: every tensor is empty");
     opt->layout =
         (sut_layout){(int64_t)n, opt->layout_count, opt->layout_dtype, opt->first_chunk, opt->first_chunk[n], elements};
+    start_algebra(opt);
     SUT_TRY(check_names(ctx, opt));
     SUT_TRY(check_groups_f32(opt, &opt->config));
     SUT_TRY(check_overlaps(ctx, opt));
@@ -490,6 +504,7 @@ sut_status sut_optimizer_create(sut_optimizer **opt_out, sut_context *ctx, const
     opt->ctx = ctx;
     opt->row = row;
     opt->seed = ctx->seed;
+    opt->workspace_bytes = sizeof *opt;
     const sut_status status = fill(ctx, opt, &c);
     if (status != SUT_OK) {
         sut_optimizer_destroy(opt);
@@ -509,8 +524,8 @@ void sut_optimizer_destroy(sut_optimizer *opt)
         return;
     sut_context *const ctx = opt->ctx;
     void *const parts[] = {opt->group,       opt->tensor,      opt->pass_tensor, opt->layout_count, opt->layout_dtype,
-                           opt->first_chunk, opt->setting,     opt->setting_t,   opt->range,        opt->gram,
-                           opt->K,           opt->span,        opt->R,           opt->work,         opt->sums,
+                           opt->first_chunk, opt->setting,     opt->setting_t,   opt->range,        opt->algebra.gram,
+                           opt->algebra.K,   opt->span,        opt->algebra.R,   opt->algebra.work, opt->algebra.sums,
                            opt->names,       opt->tensor_name, opt->loss_name,   opt->state_memory};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; ++k)
         sut_free(ctx, parts[k]);

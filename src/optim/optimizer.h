@@ -7,7 +7,7 @@
 #ifndef SUT_OPTIM_OPTIMIZER_H
 #define SUT_OPTIM_OPTIMIZER_H
 
-#include "optim/step.h"
+#include "optim/algebra.h"
 
 #define SUT_MAX_PARAMETERS 8
 
@@ -45,17 +45,6 @@ typedef struct sut_optimizer_tensor {
     double mu_prod; /* NAdam: mu_1 ... mu_t, 1 at the start */
 } sut_optimizer_tensor;
 
-/* What the m x m algebra decided about a proposal. */
-typedef struct sut_solution {
-    sut_update_kind update;
-    bool careful, realign, measured, corrected;
-    double lambda[SUT_MAX_LOSSES];     /* on the rows as given, sign of maximize not included */
-    double correction[SUT_MAX_LOSSES]; /* where `corrected`: what lambda has no digits for, see sut_step_pass */
-    double uMu;
-    double pp, dd;   /* |p|^2, |p - u|^2 where `measured` */
-    double residual; /* how far the measured p is from the projection, where that was looked at */
-} sut_solution;
-
 /* Where an output of a staged call lies. */
 typedef struct sut_span {
     uintptr_t begin, end;
@@ -89,31 +78,12 @@ struct sut_optimizer {
     int64_t *setting_t;        /* n_groups: the step the shared setting is for */
     uintptr_t *range;          /* n_ranges pairs, sorted: beginning and end of each parameter */
     int64_t n_ranges;
-    double *gram, *K, *work; /* m*m, m*m, SUT_SURGERY_WORK(m) */
-    sut_span *span;          /* 2 n_tensors, for the checks of outputs */
-    double *R;               /* (m + 1)^2: the triangle of surgery/nnls.h, where K cannot tell the rows apart */
-    double *sums;
+    sut_span *span; /* 2 n_tensors, for the checks of outputs */
 
     /* The step in hand. */
     bool pending, solved;
-    bool something; /* a tensor has a gradient */
-    sut_gram gram_info;
-    bool has_gram;
-    bool direct;
-    double fresh_weights[SUT_MAX_LOSSES];  /* w before clipping */
-    double weights[SUT_MAX_LOSSES];        /* w, clipping included */
-    double signed_weights[SUT_MAX_LOSSES]; /* as the passes take them: sign of maximize included */
-    double signed_lambda[SUT_MAX_LOSSES], signed_correction[SUT_MAX_LOSSES];
-    double norm[SUT_MAX_LOSSES];
-    double b[SUT_MAX_LOSSES];
-    double uu, uMu;
     double lr; /* largest of a group */
-    bool surgery_zero, surgery_converged;
-    sut_solution solution;
-
-    /* Memory of the surgery: weights kept by nash_update_every. */
-    double kept_weights[SUT_MAX_LOSSES];
-    int64_t kept_for; /* calls that still use them */
+    sut_algebra algebra;
 };
 
 /* Has an f32 master copy. */

@@ -402,8 +402,8 @@ step_snapshot step_snapshot_take(const step_run *run)
     step_snapshot s = {NULL, 0};
     const sut_optimizer *const opt = run->opt;
     append(&s, &opt->t, sizeof opt->t);
-    append(&s, opt->kept_weights, sizeof opt->kept_weights);
-    append(&s, &opt->kept_for, sizeof opt->kept_for);
+    append(&s, opt->algebra.kept_weights, sizeof opt->algebra.kept_weights);
+    append(&s, &opt->algebra.kept_for, sizeof opt->algebra.kept_for);
     append(&s, opt->group, (size_t)opt->n_groups * sizeof *opt->group);
     append(&s, &opt->config, sizeof opt->config);
     append(&s, opt->state_memory, opt->state_bytes);

@@ -400,9 +400,9 @@ static void kept_weights_belong_to_their_surgery(void **state)
     steps(&sum, 2);
     bytes from_nash = save(&nash), from_sum = save(&sum);
     assert_int_equal(sut_optimizer_load_memory(nash_too.opt, from_nash.data, from_nash.size, &keep), SUT_OK);
-    assert_int_equal(nash_too.opt->kept_for, 3);
+    assert_int_equal(nash_too.opt->algebra.kept_for, 3);
     assert_int_equal(sut_optimizer_load_memory(sum.opt, from_nash.data, from_nash.size, &keep), SUT_OK);
-    assert_int_equal(sum.opt->kept_for, 0);
+    assert_int_equal(sum.opt->algebra.kept_for, 0);
     free(from_nash.data);
     free(from_sum.data);
     destroy(&nash);
