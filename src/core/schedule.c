@@ -8,12 +8,12 @@
  * Hu et al. 2024, arXiv 2404.06395 (WSD); Haegele et al. 2024, arXiv 2405.18392, and Dremov et al. 2025, arXiv 2508.01483
  * (cooldown shapes).
  */
+#include "core/schedule_rate.h"
+
 #include "core/internal.h"
 
 #include <math.h>
 #include <string.h>
-
-static const double pi = 3.14159265358979323846;
 
 static const char *const schedule_names[SUT_SCHEDULE_COUNT] = {
     [SUT_SCHEDULE_CONSTANT] = "constant",
@@ -111,38 +111,6 @@ static sut_status check_schedule(sut_context *ctx, const sut_schedule *s)
     return SUT_OK;
 }
 
-/* The rate at x in (0, 1) of a decay of the given shape. */
-static double decay(const sut_schedule *s, sut_cooldown shape, double x)
-{
-    const double half_cosine = 0.5 * (1.0 + cos(pi * x));
-    double S;
-    switch (shape) {
-    case SUT_COOLDOWN_COSINE: S = half_cosine; break;
-    case SUT_COOLDOWN_MIRROR: S = 2.0 * (1.0 - x) - half_cosine; break;
-    case SUT_COOLDOWN_ONE_SQRT: S = 1.0 - sqrt(x); break;
-    case SUT_COOLDOWN_SQUARE: S = 1.0 - x * x; break;
-    case SUT_COOLDOWN_EXPONENTIAL:
-        /* peak (final/peak)^x, written so that no quotient can overflow */
-        return pow(s->peak, 1.0 - x) * pow(s->final_lr, x);
-    default: S = 1.0 - x; break;
-    }
-    return s->final_lr + (s->peak - s->final_lr) * S;
-}
-
-/* First step of the decay and its length; a length of 0 means that there is none. */
-static void decay_range(const sut_schedule *s, int64_t *start, int64_t *length)
-{
-    if (s->kind == SUT_SCHEDULE_WSD) {
-        const double product = floor(s->cooldown_fraction * (double)s->total);
-        /* For totals beyond 2^53 the product may round up to 2^63, which no int64_t holds. */
-        *length = product >= (double)s->total ? s->total : (int64_t)product;
-        *start = s->total - *length;
-    } else {
-        *start = s->warmup;
-        *length = s->kind == SUT_SCHEDULE_CONSTANT ? 0 : s->total - s->warmup;
-    }
-}
-
 sut_status sut_schedule_lr(sut_context *ctx, const sut_schedule *schedule, int64_t t, double *lr)
 {
     if (schedule == NULL || lr == NULL)
@@ -153,19 +121,6 @@ sut_status sut_schedule_lr(sut_context *ctx, const sut_schedule *schedule, int64
     if (t < 0)
         SUT_FAIL(ctx, SUT_ERROR_OUT_OF_RANGE, "schedule: step t = %lld; allowed: 0 or more", (long long)t);
 
-    int64_t start, length;
-    decay_range(&s, &start, &length);
-    double rate = s.peak;
-    if (length > 0 && t > start) {
-        static const sut_cooldown shape_of[SUT_SCHEDULE_COUNT] = {
-            [SUT_SCHEDULE_LINEAR] = SUT_COOLDOWN_LINEAR,
-            [SUT_SCHEDULE_COSINE] = SUT_COOLDOWN_COSINE,
-        };
-        const sut_cooldown shape = s.kind == SUT_SCHEDULE_WSD ? s.cooldown : shape_of[s.kind];
-        rate = t - start >= length ? s.final_lr : decay(&s, shape, (double)(t - start) / (double)length);
-    }
-    if (t < s.warmup)
-        rate *= s.warmup_start + (1.0 - s.warmup_start) * ((double)t / (double)s.warmup);
-    *lr = rate;
+    *lr = sut_schedule_rate(&s, t);
     return SUT_OK;
 }

@@ -42,14 +42,14 @@ enum {
 };
 
 /* A NaN is never the larger one. */
-SUT_DEVICE static double larger(double a, double b)
+SUT_HOST_DEVICE static double larger(double a, double b)
 {
     return b > a ? b : a;
 }
 
 /* ---- requests ---- */
 
-SUT_DEVICE static const sut_request *request(sut_algebra *a, sut_request_kind kind, int stage)
+SUT_HOST_DEVICE static const sut_request *request(sut_algebra *a, sut_request_kind kind, int stage)
 {
     memset(&a->request, 0, sizeof a->request);
     a->request.kind = kind;
@@ -57,7 +57,7 @@ SUT_DEVICE static const sut_request *request(sut_algebra *a, sut_request_kind ki
     return &a->request;
 }
 
-SUT_DEVICE static const sut_request *request_pass(sut_algebra *a, sut_pass_kind pass, int stage)
+SUT_HOST_DEVICE static const sut_request *request_pass(sut_algebra *a, sut_pass_kind pass, int stage)
 {
     (void)request(a, SUT_REQUEST_STEP, stage);
     a->request.pass = pass;
@@ -66,7 +66,8 @@ SUT_DEVICE static const sut_request *request_pass(sut_algebra *a, sut_pass_kind 
     return &a->request;
 }
 
-SUT_DEVICE void sut_algebra_fail(sut_algebra *a, sut_algebra_failure failure, int loss, int64_t tensor, int64_t index)
+SUT_HOST_DEVICE void sut_algebra_fail(sut_algebra *a, sut_algebra_failure failure, int loss, int64_t tensor,
+                                      int64_t index)
 {
     (void)request(a, SUT_REQUEST_FAILED, FAILED);
     a->failure = failure;
@@ -77,8 +78,8 @@ SUT_DEVICE void sut_algebra_fail(sut_algebra *a, sut_algebra_failure failure, in
     a->status = SUT_ERROR_NOT_FINITE;
 }
 
-SUT_DEVICE static const sut_request *fail(sut_algebra *a, sut_algebra_failure failure, sut_status status, int loss,
-                                          double value)
+SUT_HOST_DEVICE static const sut_request *fail(sut_algebra *a, sut_algebra_failure failure, sut_status status, int loss,
+                                               double value)
 {
     sut_algebra_fail(a, failure, loss, -1, -1);
     a->status = status;
@@ -87,7 +88,7 @@ SUT_DEVICE static const sut_request *fail(sut_algebra *a, sut_algebra_failure fa
 }
 
 /* The multipliers as the passes take them: sign of maximize included. */
-SUT_DEVICE static void push(sut_algebra *a, const sut_solution *s)
+SUT_HOST_DEVICE static void push(sut_algebra *a, const sut_solution *s)
 {
     const double sign = a->config->maximize ? -1 : 1;
     for (int i = 0; i < a->m; ++i) {
@@ -99,13 +100,13 @@ SUT_DEVICE static void push(sut_algebra *a, const sut_solution *s)
 }
 
 /* A proposal that is applied as it is comes from the ordinary arithmetic, whatever the sums were taken in. */
-SUT_DEVICE static bool is_careful(const sut_solution *s)
+SUT_HOST_DEVICE static bool is_careful(const sut_solution *s)
 {
     return s->careful && s->update != SUT_UPDATE_PROPOSAL;
 }
 
 /* G p, |p|^2 and |p - u|^2 of the p that lambda stands for. */
-SUT_DEVICE static const sut_request *request_measure(sut_algebra *a, const sut_solution *s, int stage)
+SUT_HOST_DEVICE static const sut_request *request_measure(sut_algebra *a, const sut_solution *s, int stage)
 {
     (void)request_pass(a, SUT_PASS_MEASURE, stage);
     a->request.update = s->update;
@@ -115,26 +116,26 @@ SUT_DEVICE static const sut_request *request_measure(sut_algebra *a, const sut_s
     return &a->request;
 }
 
-SUT_DEVICE const sut_request *sut_algebra_measure(sut_algebra *a)
+SUT_HOST_DEVICE const sut_request *sut_algebra_measure(sut_algebra *a)
 {
     return request_measure(a, &a->solution, SOLVED);
 }
 
 /* ---- from the gradients to weights ---- */
 
-SUT_DEVICE bool sut_algebra_is_aligned(const sut_algebra *a)
+SUT_HOST_DEVICE bool sut_algebra_is_aligned(const sut_algebra *a)
 {
     return a->config->align == SUT_ALIGN_GUA && a->m > 1;
 }
 
 /* Weights that do not depend on the gradients. */
-SUT_DEVICE static bool weights_are_free(const sut_algebra *a)
+SUT_HOST_DEVICE static bool weights_are_free(const sut_algebra *a)
 {
     const sut_surgery_method method = a->config->surgery.method;
     return a->m == 1 || method == SUT_SURGERY_SUM || method == SUT_SURGERY_MEAN || method == SUT_SURGERY_FIXED;
 }
 
-SUT_DEVICE void sut_algebra_begin(sut_algebra *a)
+SUT_HOST_DEVICE void sut_algebra_begin(sut_algebra *a)
 {
     a->stage = BEGUN;
     a->failure = SUT_ALGEBRA_FINE;
@@ -143,7 +144,7 @@ SUT_DEVICE void sut_algebra_begin(sut_algebra *a)
     a->proposed = false;
 }
 
-SUT_DEVICE static const sut_request *begin(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *begin(sut_algebra *a)
 {
     const sut_optimizer_config *const c = a->config;
     const int m = a->m;
@@ -161,7 +162,7 @@ SUT_DEVICE static const sut_request *begin(sut_algebra *a)
     return request(a, SUT_REQUEST_DONE, CHECKING_PARAMETERS);
 }
 
-SUT_DEVICE static const sut_request *find_gram(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *find_gram(sut_algebra *a)
 {
     switch (sut_gram_next(&a->search, a->gram, a->largest, a->work)) {
     case SUT_GRAM_PRODUCTS: return request(a, SUT_REQUEST_GRAM, FINDING_GRAM);
@@ -173,12 +174,12 @@ SUT_DEVICE static const sut_request *find_gram(sut_algebra *a)
     return request(a, SUT_REQUEST_DONE, CHECKING_PARAMETERS);
 }
 
-SUT_DEVICE static const sut_request *check_parameters(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *check_parameters(sut_algebra *a)
 {
     return request(a, a->config->check == SUT_CHECK_ALL ? SUT_REQUEST_PARAMETERS : SUT_REQUEST_DONE, WEIGHING);
 }
 
-SUT_DEVICE static bool find_weights(sut_algebra *a)
+SUT_HOST_DEVICE static bool find_weights(sut_algebra *a)
 {
     const sut_optimizer_config *const c = a->config;
     sut_surgery_output *const out = &a->surgery;
@@ -206,7 +207,7 @@ SUT_DEVICE static bool find_weights(sut_algebra *a)
 }
 
 /* Where lengths matter, they are such that their squares are doubles. */
-SUT_DEVICE static bool lengths_are_fine(sut_algebra *a)
+SUT_HOST_DEVICE static bool lengths_are_fine(sut_algebra *a)
 {
     double longest = 0;
     for (int i = 0; i < a->m; ++i)
@@ -221,7 +222,7 @@ SUT_DEVICE static bool lengths_are_fine(sut_algebra *a)
     return true;
 }
 
-SUT_DEVICE static void clip(sut_algebra *a)
+SUT_HOST_DEVICE static void clip(sut_algebra *a)
 {
     double squared = 0;
     for (int i = 0; i < a->m; ++i)
@@ -233,7 +234,7 @@ SUT_DEVICE static void clip(sut_algebra *a)
         a->weights[i] *= factor;
 }
 
-SUT_DEVICE static const sut_request *weigh(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *weigh(sut_algebra *a)
 {
     const int m = a->m;
     if (!find_weights(a))
@@ -259,7 +260,7 @@ SUT_DEVICE static const sut_request *weigh(sut_algebra *a)
 /* ---- the proposal ---- */
 
 /* From here on the step is taken: memory of the surgery moves on. */
-SUT_DEVICE static void keep_weights(sut_algebra *a)
+SUT_HOST_DEVICE static void keep_weights(sut_algebra *a)
 {
     if (a->config->surgery.method != SUT_SURGERY_NASH || !a->something)
         return;
@@ -273,18 +274,18 @@ SUT_DEVICE static void keep_weights(sut_algebra *a)
 }
 
 /* Whether p could differ from u in this step. */
-SUT_DEVICE static bool may_project(const sut_algebra *a)
+SUT_HOST_DEVICE static bool may_project(const sut_algebra *a)
 {
     return sut_algebra_is_aligned(a) && a->lr > 0;
 }
 
 /* M = I: K is the Gram matrix. */
-SUT_DEVICE static bool metric_is_trivial(const sut_algebra *a)
+SUT_HOST_DEVICE static bool metric_is_trivial(const sut_algebra *a)
 {
     return a->config->metric == SUT_METRIC_EUCLIDEAN && a->one_rate;
 }
 
-SUT_DEVICE static const sut_request *propose(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *propose(sut_algebra *a)
 {
     keep_weights(a);
     const bool fused = a->fused && !sut_algebra_is_aligned(a);
@@ -295,7 +296,7 @@ SUT_DEVICE static const sut_request *propose(sut_algebra *a)
 }
 
 /* Pass 2's sums once more, in double, from the state as it is now. */
-SUT_DEVICE static const sut_request *repeat(sut_algebra *a, int stage)
+SUT_HOST_DEVICE static const sut_request *repeat(sut_algebra *a, int stage)
 {
     a->solution.careful = true;
     (void)request_pass(a, SUT_PASS_TERMS, stage);
@@ -306,7 +307,7 @@ SUT_DEVICE static const sut_request *repeat(sut_algebra *a, int stage)
 }
 
 /* b, |u|^2, |u|_M^2 and K as the algebra wants them: of the rows -g_i under maximize. */
-SUT_DEVICE static void take_sums(sut_algebra *a)
+SUT_HOST_DEVICE static void take_sums(sut_algebra *a)
 {
     const int m = a->m;
     const double sign = a->config->maximize ? -1 : 1;
@@ -327,7 +328,7 @@ SUT_DEVICE static void take_sums(sut_algebra *a)
     a->proposed = true;
 }
 
-SUT_DEVICE void sut_algebra_set_aside(sut_algebra *a)
+SUT_HOST_DEVICE void sut_algebra_set_aside(sut_algebra *a)
 {
     if (!a->proposed)
         take_sums(a);
@@ -336,7 +337,7 @@ SUT_DEVICE void sut_algebra_set_aside(sut_algebra *a)
 
 /* ---- multipliers ---- */
 
-SUT_DEVICE double sut_algebra_cosine(double dot, double norm_g, double norm_v)
+SUT_HOST_DEVICE double sut_algebra_cosine(double dot, double norm_g, double norm_v)
 {
     const double scale = norm_g * norm_v;
     if (!(scale > 0) || !isfinite(dot))
@@ -345,7 +346,7 @@ SUT_DEVICE double sut_algebra_cosine(double dot, double norm_g, double norm_v)
     return c > 1 ? 1 : c < -1 ? -1 : c;
 }
 
-SUT_DEVICE bool sut_algebra_is_zero_row(const sut_algebra *a, int i)
+SUT_HOST_DEVICE bool sut_algebra_is_zero_row(const sut_algebra *a, int i)
 {
     double longest = 0;
     for (int j = 0; j < a->m; ++j)
@@ -353,7 +354,7 @@ SUT_DEVICE bool sut_algebra_is_zero_row(const sut_algebra *a, int i)
     return sqrt(a->gram[i * a->m + i]) <= SUT_ZERO_ROW * sqrt(longest);
 }
 
-SUT_DEVICE static double worst_cosine(const sut_algebra *a)
+SUT_HOST_DEVICE static double worst_cosine(const sut_algebra *a)
 {
     double worst = 0;
     for (int i = 0; i < a->m; ++i) {
@@ -363,13 +364,13 @@ SUT_DEVICE static double worst_cosine(const sut_algebra *a)
     return worst;
 }
 
-SUT_DEVICE static bool is_inside(const sut_algebra *a)
+SUT_HOST_DEVICE static bool is_inside(const sut_algebra *a)
 {
     return !(a->uu > 0) || worst_cosine(a) >= -a->config->conflict_cos_tol;
 }
 
 /* Sums from f32 lanes, of proposals and gradients of any size: none has overflowed or lost digits to underflow. */
-SUT_DEVICE static bool in_range_of_f32(const sut_algebra *a)
+SUT_HOST_DEVICE static bool in_range_of_f32(const sut_algebra *a)
 {
     const int m = a->m;
     const double least = SUT_TINY_F32 * (double)a->n_elements;
@@ -388,7 +389,7 @@ SUT_DEVICE static bool in_range_of_f32(const sut_algebra *a)
  * cone, as far as these sums can tell (rows that depend on each other to their rounding are not told apart). False: the
  * solver gave up, which is a bug.
  */
-SUT_DEVICE static bool find_multipliers(sut_algebra *a, double *lambda, double *violation_out)
+SUT_HOST_DEVICE static bool find_multipliers(sut_algebra *a, double *lambda, double *violation_out)
 {
     const int m = a->m;
     double b[SUT_MAX_LOSSES] = {0}, slack[SUT_MAX_LOSSES];
@@ -411,7 +412,7 @@ SUT_DEVICE static bool find_multipliers(sut_algebra *a, double *lambda, double *
  * How much larger than a rounding error the error of a cosine of p can be: (|u| + sum_j |lambda_j M^-1 g_j|) / |p|, with
  * the lengths that K offers in place of those of M^-1 g_j. Also |p|_M^2 / |u|_M^2.
  */
-SUT_DEVICE static double amplification(const sut_algebra *a, const double *lambda, double *reduction_out)
+SUT_HOST_DEVICE static double amplification(const sut_algebra *a, const double *lambda, double *reduction_out)
 {
     const int m = a->m;
     const double u = sqrt(a->uu);
@@ -435,20 +436,20 @@ SUT_DEVICE static double amplification(const sut_algebra *a, const double *lambd
 
 /* ---- p is settled ---- */
 
-SUT_DEVICE static const sut_request *settle(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *settle(sut_algebra *a)
 {
     return request(a, SUT_REQUEST_SOLVED, SOLVED);
 }
 
 /* relative: |p - u| / |u|, or a lower bound. */
-SUT_DEVICE static const sut_request *settle_projection(sut_algebra *a, double relative)
+SUT_HOST_DEVICE static const sut_request *settle_projection(sut_algebra *a, double relative)
 {
     const sut_optimizer_config *const c = a->config;
     a->solution.realign = relative > c->correction_distance_tol && (c->rho_m > 0 || c->rho_v > 0);
     return settle(a);
 }
 
-SUT_DEVICE static const sut_request *settle_measured(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *settle_measured(sut_algebra *a)
 {
     sut_solution *const s = &a->solution;
     s->measured = true;
@@ -463,7 +464,7 @@ SUT_DEVICE static const sut_request *settle_measured(sut_algebra *a)
 /* ---- repair by measuring ---- */
 
 /* What a MEASURE pass found, of the step that *s makes. */
-SUT_DEVICE static void take_measure(const sut_algebra *a, sut_solution *s, double *slack)
+SUT_HOST_DEVICE static void take_measure(const sut_algebra *a, sut_solution *s, double *slack)
 {
     const double sign = a->config->maximize ? -1 : 1;
     for (int i = 0; i < a->m; ++i)
@@ -477,7 +478,8 @@ SUT_DEVICE static void take_measure(const sut_algebra *a, sut_solution *s, doubl
  * the rows that push, -s_i as a cosine of the others. *outside_out: the others are clearly worse, so that the set of rows
  * that push is in doubt. (A row opposed to one that pushes has the same cosine.)
  */
-SUT_DEVICE static double residual(const sut_algebra *a, const sut_solution *s, const double *slack, bool *outside_out)
+SUT_HOST_DEVICE static double residual(const sut_algebra *a, const sut_solution *s, const double *slack,
+                                       bool *outside_out)
 {
     double pushing = 0, others = 0;
     for (int i = 0; i < a->m; ++i) {
@@ -501,7 +503,7 @@ SUT_DEVICE static double residual(const sut_algebra *a, const sut_solution *s, c
  * last digit and goes into a correction of its own. If a row that does not push is violated, the set of rows is looked for
  * again, once. The best of all rounds stays.
  */
-SUT_DEVICE static const sut_request *begin_refining(sut_algebra *a, bool ill)
+SUT_HOST_DEVICE static const sut_request *begin_refining(sut_algebra *a, bool ill)
 {
     a->ill = ill;
     a->solution.corrected = ill; /* p is formed in the same way in each round */
@@ -512,9 +514,9 @@ SUT_DEVICE static const sut_request *begin_refining(sut_algebra *a, bool ill)
     return request_measure(a, &a->solution, REFINING);
 }
 
-SUT_DEVICE static const sut_request *begin_factoring(sut_algebra *a);
+SUT_HOST_DEVICE static const sut_request *begin_factoring(sut_algebra *a);
 
-SUT_DEVICE static const sut_request *refine(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *refine(sut_algebra *a)
 {
     const int m = a->m;
     sut_solution *const s = &a->solution;
@@ -554,7 +556,7 @@ SUT_DEVICE static const sut_request *refine(sut_algebra *a)
 /* ---- repair by the triangle ---- */
 
 /* Powers of two that bring the columns of the triangle near 1; rows that impose nothing become 0. */
-SUT_DEVICE static bool factor_scales(const sut_algebra *a, double *scale)
+SUT_HOST_DEVICE static bool factor_scales(const sut_algebra *a, double *scale)
 {
     const int m = a->m;
     for (int i = 0; i <= m; ++i) {
@@ -563,13 +565,13 @@ SUT_DEVICE static bool factor_scales(const sut_algebra *a, double *scale)
         if (!isfinite(square))
             return false;
         (void)frexp(sqrt(square), &exponent);
-        scale[i] = i < m && sut_algebra_is_zero_row(a, i) ? 0 : ldexp(1, -exponent);
+        scale[i] = i < m && sut_algebra_is_zero_row(a, i) ? 0 : ldexp(1.0, -exponent);
     }
     return true;
 }
 
 /* The triangle of the proposal (`s` NULL), or of the update that *s makes. */
-SUT_DEVICE static const sut_request *request_factor(sut_algebra *a, const sut_solution *s)
+SUT_HOST_DEVICE static const sut_request *request_factor(sut_algebra *a, const sut_solution *s)
 {
     const int m = a->m;
     for (int i = 0; i <= m; ++i)
@@ -587,7 +589,7 @@ SUT_DEVICE static const sut_request *request_factor(sut_algebra *a, const sut_so
  * The multipliers from the triangle of [M^-1/2 G^T, M^1/2 u], whose condition is the root of K's; then again from that of
  * the update they make, while this helps. The solution is replaced if the result is better.
  */
-SUT_DEVICE static const sut_request *begin_factoring(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *begin_factoring(sut_algebra *a)
 {
     if (!(a->solution.residual > SUT_NOT_THE_PROJECTION) || !factor_scales(a, a->scale))
         return settle_measured(a);
@@ -599,7 +601,7 @@ SUT_DEVICE static const sut_request *begin_factoring(sut_algebra *a)
     return request_factor(a, NULL);
 }
 
-SUT_DEVICE static const sut_request *use_factor(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *use_factor(sut_algebra *a)
 {
     const int m = a->m;
     double delta[SUT_MAX_LOSSES], from[SUT_MAX_LOSSES], lambda[SUT_MAX_LOSSES];
@@ -629,7 +631,7 @@ SUT_DEVICE static const sut_request *use_factor(sut_algebra *a)
     return request_measure(a, now, FACTOR_MEASURED);
 }
 
-SUT_DEVICE static const sut_request *judge_factor(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *judge_factor(sut_algebra *a)
 {
     double slack[SUT_MAX_LOSSES];
     bool outside;
@@ -647,9 +649,9 @@ SUT_DEVICE static const sut_request *judge_factor(sut_algebra *a)
 
 /* ---- how p is to be formed ---- */
 
-SUT_DEVICE static const sut_request *find_projection(sut_algebra *a);
+SUT_HOST_DEVICE static const sut_request *find_projection(sut_algebra *a);
 
-SUT_DEVICE static const sut_request *use_proposal(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *use_proposal(sut_algebra *a)
 {
     if (!may_project(a))
         return settle(a);
@@ -658,7 +660,7 @@ SUT_DEVICE static const sut_request *use_proposal(sut_algebra *a)
     return is_inside(a) ? settle(a) : find_projection(a);
 }
 
-SUT_DEVICE static const sut_request *find_projection(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *find_projection(sut_algebra *a)
 {
     const sut_optimizer_config *const c = a->config;
     const int m = a->m;
@@ -696,7 +698,7 @@ SUT_DEVICE static const sut_request *find_projection(sut_algebra *a)
 
 /* ---- the machine ---- */
 
-SUT_DEVICE static const sut_request *apply(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *apply(sut_algebra *a)
 {
     const sut_solution *const s = &a->solution;
     (void)request_pass(a, SUT_PASS_APPLY, APPLYING);
@@ -709,7 +711,7 @@ SUT_DEVICE static const sut_request *apply(sut_algebra *a)
     return &a->request;
 }
 
-SUT_DEVICE static const sut_request *advance(sut_algebra *a)
+SUT_HOST_DEVICE static const sut_request *advance(sut_algebra *a)
 {
     switch (a->stage) {
     case BEGUN: return begin(a);
@@ -732,7 +734,7 @@ SUT_DEVICE static const sut_request *advance(sut_algebra *a)
     }
 }
 
-SUT_DEVICE const sut_request *sut_algebra_next(sut_algebra *a)
+SUT_HOST_DEVICE const sut_request *sut_algebra_next(sut_algebra *a)
 {
     /* DONE before the last stage: nothing has to be done for the one that follows. */
     for (;;) {

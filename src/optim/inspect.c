@@ -58,10 +58,7 @@ sut_status sut_optimizer_get_lr(const sut_optimizer *opt, int group, double *lr_
         SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "sut_optimizer_get_lr: lr_out is NULL");
     if (group < 0 || group >= opt->n_groups)
         SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE, "group is %d; there are %d groups", group, opt->n_groups);
-    double scheduled = 0;
-    if (opt->config.use_schedule)
-        SUT_TRY(sut_schedule_lr(opt->ctx, &opt->config.schedule, opt->t, &scheduled));
-    *lr_out = sut_group_rate(opt, group, scheduled);
+    *lr_out = sut_group_rate(&opt->config, &opt->group[group], sut_scheduled_rate(&opt->config, opt->t));
     return SUT_OK;
 }
 

@@ -8,6 +8,7 @@
 #define SUT_OPTIM_OPTIMIZER_H
 
 #include "optim/algebra.h"
+#include "optim/rates.h"
 
 #define SUT_MAX_PARAMETERS 8
 
@@ -92,15 +93,6 @@ static inline bool sut_is_low_precision(sut_dtype dtype)
     return dtype == SUT_DTYPE_BF16 || dtype == SUT_DTYPE_F16;
 }
 
-/* The rate of a group where the schedule, if there is one, says `scheduled`. */
-static inline double sut_group_rate(const sut_optimizer *opt, int group, double scheduled)
-{
-    const double lr = opt->group[group].lr;
-    if (!opt->config.use_schedule)
-        return lr;
-    return lr == opt->config.schedule.peak ? scheduled : lr * (scheduled / opt->config.schedule.peak);
-}
-
 /* Slots that the settings of all groups need together. */
 unsigned sut_optimizer_needed_slots(const sut_method_row *row, const sut_hyper *groups, int n_groups);
 
@@ -109,14 +101,6 @@ sut_status sut_hyper_check(sut_context *ctx, const sut_method_row *row, const su
 
 /* And that f32 arithmetic can hold each of them. */
 sut_status sut_hyper_check_f32(sut_context *ctx, const sut_method_row *row, const sut_hyper *h, int group);
-
-/* Constants of step t (the coming one: 1, 2, ...) in both types; advances mu_prod for NAdam. */
-void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, double lr, double *mu_prod,
-                      double rho_m, double rho_v, bool raw, sut_rule_setting *setting);
-
-/* True where the rule needs the gradient after its state was updated. */
-bool sut_rule_needs_gradient_later(const sut_rule_setting *setting);
-bool sut_rule_defers_state(sut_rule rule);
 
 /* The method's row; NULL for an unknown value. */
 const sut_method_row *sut_method_find(sut_optimizer_method method);

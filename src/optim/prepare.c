@@ -2,7 +2,7 @@
  * Constants of one step, once per step and group, in double: powers of the betas, bias corrections, strengths of
  * realignment. The f32 constants are the double ones rounded.
  */
-#include "optim/optimizer.h"
+#include "optim/rates.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #include "optim/rules/sgd.h"
 
 /* Every rule's constants are reals only, so the f32 struct is the double one, member by member. */
-static void keep(sut_rule_setting *setting, const void *constants, size_t size)
+SUT_HOST_DEVICE static void keep(sut_rule_setting *setting, const void *constants, size_t size)
 {
     _Static_assert(sizeof(sut_adam_double) <= SUT_RULE_CONSTANTS && sizeof(sut_nadam_double) <= SUT_RULE_CONSTANTS &&
                        sizeof(sut_radam_double) <= SUT_RULE_CONSTANTS &&
@@ -34,16 +34,16 @@ static void keep(sut_rule_setting *setting, const void *constants, size_t size)
     }
 }
 
-void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, double lr, double *mu_prod,
-                      double rho_m, double rho_v, bool raw, sut_rule_setting *setting)
+SUT_HOST_DEVICE void sut_rule_prepare(sut_rule rule, int decay_flag, const sut_hyper *h, int64_t t, double lr,
+                                      double *mu_prod, double rho_m, double rho_v, bool raw, sut_rule_setting *setting)
 {
     const double steps = (double)t;
     const double v_total = 1 - pow(h->beta2, steps), m_total = 1 - pow(h->beta1, steps);
     const bool decay = h->weight_decay != 0;
-    setting->rule = row->rule;
-    setting->flags = decay ? row->decay_flag : 0;
+    setting->rule = rule;
+    setting->flags = decay ? decay_flag : 0;
 
-    switch (row->rule) {
+    switch (rule) {
     case SUT_RULE_SGD: {
         if (h->momentum > 0)
             setting->flags |= SGD_MOMENTUM | (h->nesterov ? SGD_NESTEROV : 0);
@@ -102,7 +102,7 @@ void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, 
             .rho_m = rho_m * m_total,
             .keep_v = 1 - rho_v,
             .pull_v = sqrt(rho_v * v_total),
-            .raw = raw ? 1 : 0,
+            .raw = raw ? 1.0 : 0.0,
         };
         keep(setting, &c, sizeof c);
         break;
@@ -173,7 +173,7 @@ void sut_rule_prepare(const sut_method_row *row, const sut_hyper *h, int64_t t, 
     }
 }
 
-bool sut_rule_needs_gradient_later(const sut_rule_setting *setting)
+SUT_HOST_DEVICE bool sut_rule_needs_gradient_later(const sut_rule_setting *setting)
 {
     switch (setting->rule) {
     case SUT_RULE_SGD: return !(setting->flags & SGD_MOMENTUM) || (setting->flags & SGD_NESTEROV);
@@ -185,7 +185,7 @@ bool sut_rule_needs_gradient_later(const sut_rule_setting *setting)
     }
 }
 
-bool sut_rule_defers_state(sut_rule rule)
+SUT_HOST_DEVICE bool sut_rule_defers_state(sut_rule rule)
 {
     return rule == SUT_RULE_LION;
 }

@@ -154,16 +154,14 @@ static sut_status check_outputs(sut_optimizer *opt, const void *const *grads, vo
 /* Rates and constants of this step; the counts advance. Only the step's own tensors are touched. */
 static void prepare(sut_optimizer *opt)
 {
-    double scheduled = 0;
-    if (opt->config.use_schedule)
-        (void)sut_schedule_lr(NULL, &opt->config.schedule, opt->t, &scheduled); /* was checked when it was set */
+    const double scheduled = sut_scheduled_rate(&opt->config, opt->t);
     const bool realigns = opt->config.align == SUT_ALIGN_GUA; /* with one loss: for a p that is given to apply */
     const double rho_m = realigns ? opt->config.rho_m : 0, rho_v = realigns ? opt->config.rho_v : 0;
     const bool raw = opt->config.realign_raw != 0;
 
     opt->lr = 0;
     for (int k = 0; k < opt->n_groups; ++k) {
-        const double lr = sut_group_rate(opt, k, scheduled);
+        const double lr = sut_group_rate(&opt->config, &opt->group[k], scheduled);
         opt->lr = lr > opt->lr ? lr : opt->lr;
         opt->setting_t[k] = 0;
     }
@@ -172,7 +170,7 @@ static void prepare(sut_optimizer *opt)
         if (!p->present)
             continue;
         sut_optimizer_tensor *const t = &opt->tensor[k];
-        const double lr = sut_group_rate(opt, t->group, scheduled);
+        const double lr = sut_group_rate(&opt->config, &opt->group[t->group], scheduled);
         p->lr = lr;
         p->ratio = opt->lr > 0 ? lr / opt->lr : 0;
         ++t->t;
@@ -180,14 +178,15 @@ static void prepare(sut_optimizer *opt)
          * tensor's own and goes with its history of settings, so it is never shared. */
         if (opt->row->rule == SUT_RULE_NADAM || (opt->setting_t[t->group] != 0 && opt->setting_t[t->group] != t->t)) {
             sut_rule_setting *const own = &opt->setting[opt->n_groups + k];
-            sut_rule_prepare(opt->row, &opt->group[t->group], t->t, lr, &t->mu_prod, rho_m, rho_v, raw, own);
+            sut_rule_prepare(opt->row->rule, opt->row->decay_flag, &opt->group[t->group], t->t, lr, &t->mu_prod, rho_m,
+                             rho_v, raw, own);
             p->setting = own;
             continue;
         }
         if (opt->setting_t[t->group] == 0) {
             opt->setting_t[t->group] = t->t;
-            sut_rule_prepare(opt->row, &opt->group[t->group], t->t, lr, &t->mu_prod, rho_m, rho_v, raw,
-                             &opt->setting[t->group]);
+            sut_rule_prepare(opt->row->rule, opt->row->decay_flag, &opt->group[t->group], t->t, lr, &t->mu_prod, rho_m,
+                             rho_v, raw, &opt->setting[t->group]);
         }
         p->setting = &opt->setting[t->group];
     }

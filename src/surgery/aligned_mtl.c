@@ -11,7 +11,7 @@
 #include "surgery/surgery.h"
 
 /* sigma from the kept eigenvalues, which are sorted in place. */
-SUT_DEVICE static double common_scale(sut_aligned_scale scale, double *kept, int n)
+SUT_HOST_DEVICE static double common_scale(sut_aligned_scale scale, double *kept, int n)
 {
     double mean = 0.0;
     for (int i = 1; i < n; ++i) {
@@ -31,7 +31,7 @@ SUT_DEVICE static double common_scale(sut_aligned_scale scale, double *kept, int
     return mean / n;
 }
 
-SUT_DEVICE sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
     const size_t size = (size_t)m * (size_t)m;

@@ -31,7 +31,7 @@ typedef struct cagrad {
 } cagrad;
 
 /* w(nu) and |g_w|^2 + eps. */
-SUT_DEVICE static bool solve_at(const cagrad *p, double nu, double *w, double *norm2)
+SUT_HOST_DEVICE static bool solve_at(const cagrad *p, double nu, double *w, double *norm2)
 {
     const int m = p->m;
     const double shift = nu / p->r;
@@ -51,7 +51,7 @@ SUT_DEVICE static bool solve_at(const cagrad *p, double nu, double *w, double *n
 }
 
 /* The root of the support of w; NaN when its rows are dependent or there is none. */
-SUT_DEVICE static double root_of_support(const cagrad *p, const double *w)
+SUT_HOST_DEVICE static double root_of_support(const cagrad *p, const double *w)
 {
     sut_nnqp_state q;
     double x[SUT_MAX_LOSSES], y[SUT_MAX_LOSSES];
@@ -79,7 +79,7 @@ SUT_DEVICE static double root_of_support(const cagrad *p, const double *w)
 }
 
 /* The support as bits. */
-SUT_DEVICE static uint64_t support(const double *w, int m)
+SUT_HOST_DEVICE static uint64_t support(const double *w, int m)
 {
     uint64_t bits = 0;
     for (int i = 0; i < m; ++i)
@@ -93,7 +93,8 @@ enum { MAX_STEPS = 200 };
  * The root in (low, high]; w on return belongs to it. low: |g_w(low)|^2 + eps > low^2. False: a solve failed.
  * *steps_out: solves; MAX_STEPS + 1 when the bracket is still open after as many as that.
  */
-SUT_DEVICE static bool find_root(const cagrad *p, double low, double high, double *w, double *norm2, int *steps_out)
+SUT_HOST_DEVICE static bool find_root(const cagrad *p, double low, double high, double *w, double *norm2,
+                                      int *steps_out)
 {
     double nu = high, closed = NAN;
     uint64_t from = 0;
@@ -125,8 +126,8 @@ SUT_DEVICE static bool find_root(const cagrad *p, double low, double high, doubl
 }
 
 /* 0 lies in the hull and is the best g_w: the dual leaves the direction open. */
-SUT_DEVICE static sut_status answer_stationary(const sut_surgery_problem *problem, double factor,
-                                               sut_surgery_output *out)
+SUT_HOST_DEVICE static sut_status answer_stationary(const sut_surgery_problem *problem, double factor,
+                                                    sut_surgery_output *out)
 {
     const int m = problem->m;
     double mean[SUT_MAX_LOSSES] = {0};
@@ -146,7 +147,7 @@ SUT_DEVICE static sut_status answer_stationary(const sut_surgery_problem *proble
     return SUT_OK;
 }
 
-SUT_DEVICE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;
@@ -154,8 +155,13 @@ SUT_DEVICE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut
     const double factor = config->cagrad_rescale == 1   ? 1.0 / (1.0 + c * c)
                           : config->cagrad_rescale == 2 ? 1.0 / (1.0 + c)
                                                         : 1.0;
-    cagrad p = {.K = problem->K, .m = m, .S = problem->work, .work = problem->work + (size_t)m * (size_t)m};
+    cagrad p;
     double longest = 0.0;
+    p.K = problem->K;
+    p.m = m;
+    p.k0 = 0.0;
+    p.S = problem->work;
+    p.work = problem->work + (size_t)m * (size_t)m;
     for (int i = 0; i < m; ++i) {
         p.k[i] = 0.0;
         for (int j = 0; j < m; ++j)

@@ -17,7 +17,7 @@ typedef struct live_rows {
     double d[SUT_MAX_LOSSES], omega[SUT_MAX_LOSSES];
 } live_rows;
 
-SUT_DEVICE static void gather(const sut_surgery_problem *problem, live_rows *live)
+SUT_HOST_DEVICE static void gather(const sut_surgery_problem *problem, live_rows *live)
 {
     live->n = 0;
     for (int i = 0; i < problem->m; ++i) {
@@ -30,7 +30,7 @@ SUT_DEVICE static void gather(const sut_surgery_problem *problem, live_rows *liv
 }
 
 /* The mean of the norms that a tracked length uses. */
-SUT_DEVICE static double tracked_norm(const sut_surgery_problem *problem, const live_rows *live)
+SUT_HOST_DEVICE static double tracked_norm(const sut_surgery_problem *problem, const live_rows *live)
 {
     const int n = live->n;
     double t = 0.0;
@@ -73,7 +73,7 @@ SUT_DEVICE static double tracked_norm(const sut_surgery_problem *problem, const 
  * x = C^-1 omega by Cholesky when C has full rank beyond doubt: the trace of C^-1 bounds its smallest eigenvalue from
  * below. A tenth of the cost of eigenvalues, and the usual case.
  */
-SUT_DEVICE static bool solve_full_rank(const double *C, const live_rows *live, double *L, double *x)
+SUT_HOST_DEVICE static bool solve_full_rank(const double *C, const live_rows *live, double *L, double *x)
 {
     const int n = live->n;
     double r[SUT_MAX_LOSSES];
@@ -108,8 +108,8 @@ SUT_DEVICE static bool solve_full_rank(const double *C, const live_rows *live, d
  * x = C^+ omega, Cx, and the rank. False: the weights lie in the null space of C (an opposed pair with equal weights), so
  * the direction is zero.
  */
-SUT_DEVICE static bool solve_direction(const sut_surgery_problem *problem, const live_rows *live, double *x, double *Cx,
-                                       int *rank)
+SUT_HOST_DEVICE static bool solve_direction(const sut_surgery_problem *problem, const live_rows *live, double *x,
+                                            double *Cx, int *rank)
 {
     const int n = live->n;
     const size_t ld = (size_t)n;
@@ -143,7 +143,8 @@ SUT_DEVICE static bool solve_direction(const sut_surgery_problem *problem, const
 }
 
 /* Two live rows of equal weight: a = t (u_1 + u_2), t = (d_1 + d_2) / 2 for the projection length. */
-SUT_DEVICE static bool solve_pair(const sut_surgery_problem *problem, const live_rows *live, sut_surgery_output *out)
+SUT_HOST_DEVICE static bool solve_pair(const sut_surgery_problem *problem, const live_rows *live,
+                                       sut_surgery_output *out)
 {
     const int i = live->row[0], j = live->row[1];
     const double kappa = problem->C[(size_t)i * (size_t)problem->m + (size_t)j];
@@ -157,7 +158,7 @@ SUT_DEVICE static bool solve_pair(const sut_surgery_problem *problem, const live
     return true;
 }
 
-SUT_DEVICE sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     live_rows live;
     double x[SUT_MAX_LOSSES], Cx[SUT_MAX_LOSSES];

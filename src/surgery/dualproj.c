@@ -6,8 +6,8 @@
  */
 #include "surgery/dualproj.h"
 
-SUT_DEVICE bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge,
-                                            double *w, double *work)
+SUT_HOST_DEVICE bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge,
+                                                 double *w, double *work)
 {
     const size_t m = (size_t)problem->m;
     const double *K = problem->K;
@@ -33,17 +33,17 @@ SUT_DEVICE bool sut_surgery_project_weights(const sut_surgery_problem *problem, 
     return true;
 }
 
-SUT_DEVICE bool sut_surgery_below_norm_eps(const sut_surgery_problem *problem)
+SUT_HOST_DEVICE bool sut_surgery_below_norm_eps(const sut_surgery_problem *problem)
 {
     return ldexp(problem->trace, 2 * problem->exponent) < problem->config->norm_eps;
 }
 
-SUT_DEVICE bool sut_surgery_ridge_decides(const sut_surgery_problem *problem)
+SUT_HOST_DEVICE bool sut_surgery_ridge_decides(const sut_surgery_problem *problem)
 {
     return problem->config->reg_eps > SUT_NOISE(problem->m);
 }
 
-SUT_DEVICE sut_status sut_surgery_dualproj(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_dualproj(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;

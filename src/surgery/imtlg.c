@@ -9,7 +9,7 @@
 #include "surgery/surgery.h"
 
 /* Two losses: v = (1 / d_1, 1 / d_2) / (1 + kappa), a = d_1 d_2 / (d_1 + d_2) (u_1 + u_2). */
-SUT_DEVICE static void solve_pair(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE static void solve_pair(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const double *d = problem->d, sum = d[0] + d[1];
     out->weights[0] = d[1] / sum;
@@ -20,7 +20,7 @@ SUT_DEVICE static void solve_pair(const sut_surgery_problem *problem, sut_surger
  * v by Cholesky when C has full rank by the rank rule; the bound of the trace of C^-1 says so without eigenvalues. A bound
  * on lambda_max(K) for the zero rule comes with it.
  */
-SUT_DEVICE static bool solve_full_rank(const sut_surgery_problem *problem, double *v, double *largest)
+SUT_HOST_DEVICE static bool solve_full_rank(const sut_surgery_problem *problem, double *v, double *largest)
 {
     const int m = problem->m;
     double *L = problem->work, r[SUT_MAX_LOSSES];
@@ -61,7 +61,8 @@ SUT_DEVICE static bool solve_full_rank(const sut_surgery_problem *problem, doubl
 }
 
 /* The same by eigenvalues: C where it has full rank after all, else K. */
-SUT_DEVICE static void solve_by_eigenvalues(const sut_surgery_problem *problem, double *v, double *largest, int *rank)
+SUT_HOST_DEVICE static void solve_by_eigenvalues(const sut_surgery_problem *problem, double *v, double *largest,
+                                                 int *rank)
 {
     const int m = problem->m;
     const size_t size = (size_t)m * (size_t)m;
@@ -87,7 +88,7 @@ SUT_DEVICE static void solve_by_eigenvalues(const sut_surgery_problem *problem, 
     *largest = threshold / (m * SUT_EPS);
 }
 
-SUT_DEVICE sut_status sut_surgery_imtlg(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_imtlg(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
     double v[SUT_MAX_LOSSES], largest;

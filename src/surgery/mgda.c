@@ -10,8 +10,8 @@
 
 /* Frank, Wolfe 1956, with the exact step between the present point and one row; each is at least as good as the one before.
  * False: max_iterations came first. */
-SUT_DEVICE static bool frank_wolfe(const double *K, int m, double epsilon, int max_iterations, double *alpha,
-                                   int *iterations_out)
+SUT_HOST_DEVICE static bool frank_wolfe(const double *K, int m, double epsilon, int max_iterations, double *alpha,
+                                        int *iterations_out)
 {
     double Ka[SUT_MAX_LOSSES];
     for (int i = 0; i < m; ++i)
@@ -40,7 +40,7 @@ SUT_DEVICE static bool frank_wolfe(const double *K, int m, double epsilon, int m
 }
 
 /* Length by which row i is divided. */
-SUT_DEVICE static double divisor(const sut_surgery_problem *problem, int i)
+SUT_HOST_DEVICE static double divisor(const sut_surgery_problem *problem, int i)
 {
     switch (problem->config->mgda_normalisation) {
     case SUT_MGDA_NONE: break;
@@ -51,7 +51,7 @@ SUT_DEVICE static double divisor(const sut_surgery_problem *problem, int i)
     return 1.0;
 }
 
-SUT_DEVICE sut_status sut_surgery_mgda(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_mgda(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;

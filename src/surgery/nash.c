@@ -1,6 +1,6 @@
 /*
  * Nash-MTL: Navon et al. 2022, arXiv 2202.01017. alpha > 0 with K alpha = 1 / alpha, the stationary point of the convex
- * 1/2 alpha^T K alpha - sum log alpha_i: unique, and existing iff 0 is not in the hull of the gradients. |a| = sqrt(m).
+ * 1/2 alpha^T K alpha - sum log alpha_i: unique, and existing iff 0 is not in the hull of the gradients. |a| = sqrt((double)m).
  *
  * The equation is solved on unit rows, C y = 1 / y with y_i = d_i alpha_i, by damped Newton steps (self-concordant
  * function: step 1 / (1 + delta) while the decrement delta is above 1/4, full steps after). In relative steps z = dy / y the
@@ -15,7 +15,7 @@ enum { MAX_ROUNDS = 500 };
  * The residual cannot fall below the rounding of y_i (C y)_i, so the loop also ends where full steps stop gaining. Returns the
  * number of steps, MAX_ROUNDS when it came to no end.
  */
-SUT_DEVICE static int newton(const double *C, int m, double *y, double *H)
+SUT_HOST_DEVICE static int newton(const double *C, int m, double *y, double *H)
 {
     double z[SUT_MAX_LOSSES], r[SUT_MAX_LOSSES], before = INFINITY;
     for (int i = 0; i < m; ++i) {
@@ -50,7 +50,7 @@ SUT_DEVICE static int newton(const double *C, int m, double *y, double *H)
     return MAX_ROUNDS;
 }
 
-SUT_DEVICE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
     const double max_norm = problem->config->nash_max_norm;
@@ -66,7 +66,7 @@ SUT_DEVICE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_s
     }
     out->iterations = newton(problem->C, m, y, problem->work);
     out->converged = out->iterations < MAX_ROUNDS;
-    const double length = max_norm > 0.0 && max_norm < sqrt(m) ? max_norm / sqrt(m) : 1.0;
+    const double length = max_norm > 0.0 && max_norm < sqrt((double)m) ? max_norm / sqrt((double)m) : 1.0;
     for (int i = 0; i < m; ++i)
         out->weights[i] = length * y[i] / problem->d[i];
     return SUT_OK;

@@ -10,7 +10,7 @@ _Static_assert(2 * 2 + SUT_FACTOR_ROWS * 2 <= SUT_SURGERY_WORK(1) &&
                    65 * 65 + SUT_FACTOR_ROWS * 65 <= SUT_SURGERY_WORK(64),
                "workspace");
 
-SUT_DEVICE void sut_factor_add(double *R, int cols, double *block, int rows)
+SUT_HOST_DEVICE void sut_factor_add(double *R, int cols, double *block, int rows)
 {
     for (int j = 0; j < cols; ++j) {
         /* A Householder reflection of (R_jj, column j of the block) onto the diagonal. */
@@ -50,7 +50,7 @@ typedef struct nnls {
     double *T, *block;
 } nnls;
 
-SUT_DEVICE static void nnls_init(nnls *q, const double *R, int m, const double *from, double *work)
+SUT_HOST_DEVICE static void nnls_init(nnls *q, const double *R, int m, const double *from, double *work)
 {
     const int cols = m + 1;
     q->R = R;
@@ -73,7 +73,7 @@ SUT_DEVICE static void nnls_init(nnls *q, const double *R, int m, const double *
 }
 
 /* y with everything in it that is not up to the set. */
-SUT_DEVICE static void rest_of(const nnls *q, bool with_set, double *rest)
+SUT_HOST_DEVICE static void rest_of(const nnls *q, bool with_set, double *rest)
 {
     const int rows = q->m + 1;
     for (int r = 0; r < rows; ++r)
@@ -87,7 +87,7 @@ SUT_DEVICE static void rest_of(const nnls *q, bool with_set, double *rest)
     }
 }
 
-SUT_DEVICE static void factor_set(nnls *q)
+SUT_HOST_DEVICE static void factor_set(nnls *q)
 {
     const int rows = q->m + 1, cols = q->np + 1;
     double rest[SUT_MAX_LOSSES + 1];
@@ -107,7 +107,7 @@ SUT_DEVICE static void factor_set(nnls *q)
 }
 
 /* z = argmin |B_P z + rest|. */
-SUT_DEVICE static void solve_set(const nnls *q, double *z)
+SUT_HOST_DEVICE static void solve_set(const nnls *q, double *z)
 {
     const int cols = q->np + 1;
     for (int a = q->np - 1; a >= 0; --a) {
@@ -119,7 +119,7 @@ SUT_DEVICE static void solve_set(const nnls *q, double *z)
 }
 
 /* The products of every unit column with what is left of y. */
-SUT_DEVICE static void slacks(const nnls *q, double *s)
+SUT_HOST_DEVICE static void slacks(const nnls *q, double *s)
 {
     const int rows = q->m + 1;
     double rest[SUT_MAX_LOSSES + 1];
@@ -132,7 +132,7 @@ SUT_DEVICE static void slacks(const nnls *q, double *s)
     }
 }
 
-SUT_DEVICE static void leave(nnls *q, int k)
+SUT_HOST_DEVICE static void leave(nnls *q, int k)
 {
     const int j = q->P[k];
     q->delta[j] = -q->base[j];
@@ -143,7 +143,7 @@ SUT_DEVICE static void leave(nnls *q, int k)
 }
 
 /* To the solution on P; multipliers that would become negative leave P on the way. */
-SUT_DEVICE static void walk(nnls *q)
+SUT_HOST_DEVICE static void walk(nnls *q)
 {
     double z[SUT_MAX_LOSSES];
     while (q->np > 0) {
@@ -176,7 +176,7 @@ SUT_DEVICE static void walk(nnls *q)
 }
 
 /* A column joins P unless it depends on the others or would leave again at once. */
-SUT_DEVICE static bool join(nnls *q, int j)
+SUT_HOST_DEVICE static bool join(nnls *q, int j)
 {
     double z[SUT_MAX_LOSSES];
     const int k = q->np++;
@@ -195,8 +195,8 @@ SUT_DEVICE static bool join(nnls *q, int j)
     return false;
 }
 
-SUT_DEVICE bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
-                         sut_nnls_end *end)
+SUT_HOST_DEVICE bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
+                              sut_nnls_end *end)
 {
     nnls q;
     double s[SUT_MAX_LOSSES], y = 0.0;

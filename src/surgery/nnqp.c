@@ -9,18 +9,18 @@
 
 _Static_assert(SUT_NNQP_WORK(1) <= SUT_SURGERY_WORK(1) && SUT_NNQP_WORK(64) <= SUT_SURGERY_WORK(64), "workspace");
 
-SUT_DEVICE int sut_nnqp(const double *K, const double *b, int m, double *lambda, double *s, double *work)
+SUT_HOST_DEVICE int sut_nnqp(const double *K, const double *b, int m, double *lambda, double *s, double *work)
 {
     return sut_nnqp_solve(K, b, NULL, m, lambda, s, work, true);
 }
 
-SUT_DEVICE int sut_nnqp_general(const double *K, const double *b, int m, double *lambda, double *s, double *work)
+SUT_HOST_DEVICE int sut_nnqp_general(const double *K, const double *b, int m, double *lambda, double *s, double *work)
 {
     return sut_nnqp_solve(K, b, NULL, m, lambda, s, work, false);
 }
 
 /* The working set { lambda > 0 } with its factor. Rows that depend on others are left out; false when there are any. */
-SUT_DEVICE static bool factor_active(sut_nnqp_state *q, const double *K, int m, const double *lambda, double *work)
+SUT_HOST_DEVICE static bool factor_active(sut_nnqp_state *q, const double *K, int m, const double *lambda, double *work)
 {
     bool independent = true;
     sut_nnqp_scale(q, K, m, work, work + (size_t)m * (size_t)m);
@@ -30,7 +30,7 @@ SUT_DEVICE static bool factor_active(sut_nnqp_state *q, const double *K, int m, 
     return independent;
 }
 
-SUT_DEVICE double sut_nnqp_condition(const double *K, int m, const double *lambda, double *work)
+SUT_HOST_DEVICE double sut_nnqp_condition(const double *K, int m, const double *lambda, double *work)
 {
     sut_nnqp_state q;
     double column[SUT_MAX_LOSSES];
@@ -45,8 +45,8 @@ SUT_DEVICE double sut_nnqp_condition(const double *K, int m, const double *lambd
     return trace * sut_cholesky_inverse_trace(q.L, q.n, q.np, column);
 }
 
-SUT_DEVICE bool sut_nnqp_correction(const double *K, const double *s, int m, const double *lambda, double *delta,
-                                    double *work)
+SUT_HOST_DEVICE bool sut_nnqp_correction(const double *K, const double *s, int m, const double *lambda, double *delta,
+                                         double *work)
 {
     sut_nnqp_state q;
     double c[SUT_MAX_LOSSES], z[SUT_MAX_LOSSES];
@@ -65,7 +65,7 @@ SUT_DEVICE bool sut_nnqp_correction(const double *K, const double *s, int m, con
     return positive;
 }
 
-SUT_DEVICE int sut_nnqp_resolve(const double *K, const double *s, int m, double *lambda, double *work)
+SUT_HOST_DEVICE int sut_nnqp_resolve(const double *K, const double *s, int m, double *lambda, double *work)
 {
     /* b that belongs to the measured s: s - K lambda, in double-double, since the two nearly cancel. */
     double b[SUT_MAX_LOSSES], b_lo[SUT_MAX_LOSSES];

@@ -8,7 +8,7 @@
 #include "surgery/draws.h"
 #include "surgery/surgery.h"
 
-SUT_DEVICE sut_status sut_surgery_pcgrad(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_pcgrad(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;

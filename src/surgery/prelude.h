@@ -7,6 +7,7 @@
 #ifndef SUT_SURGERY_PRELUDE_H
 #define SUT_SURGERY_PRELUDE_H
 
+#include "core/portable.h"
 #include "suture/status.h"
 
 #include <math.h>
@@ -14,14 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-/* Before functions that a GPU runs too. SUT_SMALL: those of headers. */
-#ifdef __CUDACC__
-#define SUT_DEVICE __host__ __device__
-#else
-#define SUT_DEVICE
-#endif
-#define SUT_SMALL SUT_DEVICE static inline
 
 /* Distance from 1 to the next double: the 2^-52 of every tolerance. */
 #define SUT_EPS 0x1p-52

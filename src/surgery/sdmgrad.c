@@ -8,7 +8,7 @@
 #include "surgery/hull.h"
 #include "surgery/surgery.h"
 
-SUT_DEVICE sut_status sut_surgery_sdmgrad(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_sdmgrad(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
     const double lambda = problem->config->sdmgrad_lambda;

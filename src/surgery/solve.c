@@ -12,8 +12,8 @@
 _Static_assert(SUT_METHOD_WORK(1) + 2 * 1 + 1 <= SUT_SURGERY_WORK(1), "workspace");
 _Static_assert(SUT_METHOD_WORK(64) + 2 * 64 * 64 + 64 <= SUT_SURGERY_WORK(64), "workspace");
 
-SUT_DEVICE static sut_status fail(sut_surgery_output *out, sut_status status, sut_surgery_failure failure, int row,
-                                  double value)
+SUT_HOST_DEVICE static sut_status fail(sut_surgery_output *out, sut_status status, sut_surgery_failure failure, int row,
+                                       double value)
 {
     out->failure = failure;
     out->failed_row = row;
@@ -22,7 +22,7 @@ SUT_DEVICE static sut_status fail(sut_surgery_output *out, sut_status status, su
 }
 
 /* Lengths w_i d_i in units of the largest one, as weights can be as large as 1e150; their sum, 0 if all vanish. */
-SUT_DEVICE static double parts(const sut_surgery_problem *problem, const double *w, double *part)
+SUT_HOST_DEVICE static double parts(const sut_surgery_problem *problem, const double *w, double *part)
 {
     double largest = 0.0, reach = 0.0;
     for (int i = 0; i < problem->m; ++i) {
@@ -37,7 +37,7 @@ SUT_DEVICE static double parts(const sut_surgery_problem *problem, const double 
 }
 
 /* u_i . a, in the unit of parts(). */
-SUT_DEVICE static double product(const sut_surgery_problem *problem, int i, const double *part)
+SUT_HOST_DEVICE static double product(const sut_surgery_problem *problem, int i, const double *part)
 {
     double sum = 0.0;
     for (int j = 0; j < problem->m; ++j)
@@ -59,7 +59,7 @@ SUT_DEVICE static double product(const sut_surgery_problem *problem, int i, cons
  * numbers, m = 2..64, noise ended at 1e-7 of the bound and results began at 1e3 times it, except for pcgrad: its repeated
  * projections make every size down to 0.
  */
-SUT_DEVICE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w)
+SUT_HOST_DEVICE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w)
 {
     double part[SUT_MAX_LOSSES], square = 0.0;
     const double reach = parts(problem, w, part);
@@ -72,7 +72,7 @@ SUT_DEVICE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const d
  * The rule for weights that are no solution of a system with K: |u_i . a| is below the rounding of its own sum for every row.
  * That reaches down to some m eps reach, 1e-8 of the other bound.
  */
-SUT_DEVICE static bool cancels(const sut_surgery_problem *problem, const double *w)
+SUT_HOST_DEVICE static bool cancels(const sut_surgery_problem *problem, const double *w)
 {
     double part[SUT_MAX_LOSSES];
     const double reach = parts(problem, w, part);
@@ -86,7 +86,7 @@ SUT_DEVICE static bool cancels(const sut_surgery_problem *problem, const double 
  * The rounding of w^T K w is of the order 2^-52 (sum w_i d_i)^2. The specification compares with max K_ii instead, which is
  * the same for rows of similar lengths but would call every hull with a row 1e7 times shorter than the longest stationary.
  */
-SUT_DEVICE bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2)
+SUT_HOST_DEVICE bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2)
 {
     double reach = 0.0;
     for (int i = 0; i < m; ++i)
@@ -95,7 +95,7 @@ SUT_DEVICE bool sut_surgery_hull_has_zero(const double *K, int m, const double *
 }
 
 /* Scale the rows, mark the live ones, form norms and cosines. Uses 2 m^2 + m doubles of in->work. */
-SUT_DEVICE static void prepare(const sut_surgery_input *in, sut_surgery_problem *problem)
+SUT_HOST_DEVICE static void prepare(const sut_surgery_input *in, sut_surgery_problem *problem)
 {
     const size_t m = (size_t)in->m;
     double *K = in->work, *C = K + m * m, *d = C + m * m;
@@ -137,7 +137,7 @@ SUT_DEVICE static void prepare(const sut_surgery_input *in, sut_surgery_problem 
 }
 
 /* Losses that a normalisation divides by: present and positive. */
-SUT_DEVICE static sut_status check_losses(const sut_surgery_input *in, sut_surgery_output *out)
+SUT_HOST_DEVICE static sut_status check_losses(const sut_surgery_input *in, sut_surgery_output *out)
 {
     const sut_mgda_normalisation by = in->config->mgda_normalisation;
     if (in->config->method != SUT_SURGERY_MGDA || (by != SUT_MGDA_LOSS && by != SUT_MGDA_LOSS_PLUS))
@@ -151,7 +151,7 @@ SUT_DEVICE static sut_status check_losses(const sut_surgery_input *in, sut_surge
 }
 
 /* K w = 0 without rounding: the sum of an opposed pair. The weights of sum, mean and fixed stay as they are. */
-SUT_DEVICE static bool cancels_exactly(const double *K, int m, const double *w)
+SUT_HOST_DEVICE static bool cancels_exactly(const double *K, int m, const double *w)
 {
     for (int i = 0; i < m; ++i) {
         double sum = 0.0;
@@ -164,14 +164,14 @@ SUT_DEVICE static bool cancels_exactly(const double *K, int m, const double *w)
 }
 
 /* Whether no direction helps, for a method that answered zero without saying why. */
-SUT_DEVICE static bool is_stationary(const sut_surgery_problem *problem)
+SUT_HOST_DEVICE static bool is_stationary(const sut_surgery_problem *problem)
 {
     double w[SUT_MAX_LOSSES] = {0};
     return sut_hull(problem->K, problem->m, w, problem->work) >= 0 &&
            sut_surgery_hull_has_zero(problem->K, problem->m, w, sut_form(problem->K, problem->m, w, w));
 }
 
-SUT_DEVICE static void clear(sut_surgery_output *out, int m)
+SUT_HOST_DEVICE static void clear(sut_surgery_output *out, int m)
 {
     for (int i = 0; i < m; ++i)
         out->weights[i] = 0.0;
@@ -188,7 +188,7 @@ typedef struct method_traits {
     bool keeps_weights, uses_preference;
 } method_traits;
 
-SUT_DEVICE static method_traits traits_of(sut_surgery_method method)
+SUT_HOST_DEVICE static method_traits traits_of(sut_surgery_method method)
 {
     method_traits traits = {1, false, false};
     switch (method) {
@@ -205,7 +205,7 @@ SUT_DEVICE static method_traits traits_of(sut_surgery_method method)
     return traits;
 }
 
-SUT_DEVICE static sut_status call(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE static sut_status call(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     switch (problem->config->method) {
 #define ROW(method, name, solve, degree, sum_like, keeps, preference, hint, source) \
@@ -218,7 +218,8 @@ SUT_DEVICE static sut_status call(const sut_surgery_problem *problem, sut_surger
 }
 
 /* One loss: g unchanged, weighted where the method has weights of its own, and of unit length under Nash-MTL. */
-SUT_DEVICE static void solve_single(const sut_surgery_problem *problem, method_traits traits, sut_surgery_output *out)
+SUT_HOST_DEVICE static void solve_single(const sut_surgery_problem *problem, method_traits traits,
+                                         sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     double w = 1.0;
@@ -232,7 +233,7 @@ SUT_DEVICE static void solve_single(const sut_surgery_problem *problem, method_t
     out->rank = 1;
 }
 
-SUT_DEVICE sut_status sut_surgery_run(const sut_surgery_input *in, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_run(const sut_surgery_input *in, sut_surgery_output *out)
 {
     const method_traits traits = traits_of(in->config->method);
     const int m = in->m;

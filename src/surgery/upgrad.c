@@ -7,7 +7,7 @@
  */
 #include "surgery/dualproj.h"
 
-SUT_DEVICE sut_status sut_surgery_upgrad(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_HOST_DEVICE sut_status sut_surgery_upgrad(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;

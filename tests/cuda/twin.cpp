@@ -218,7 +218,7 @@ void twin::set_rule(const sut_method_row *row, const sut_hyper &hyper, int64_t t
         const double lr = rates[k % rates.size()];
         double mu_prod = t > 1 ? 0.8 : 1;
         memset(&settings_[k], 0, sizeof settings_[k]);
-        sut_rule_prepare(row, &hyper, t, lr, &mu_prod, 0.7, 0.6, k % 2 == 1, &settings_[k]);
+        sut_rule_prepare(row->rule, row->decay_flag, &hyper, t, lr, &mu_prod, 0.7, 0.6, k % 2 == 1, &settings_[k]);
         host_tensors_[k].lr = device_tensors_[k].lr = lr;
         host_tensors_[k].ratio = device_tensors_[k].ratio = largest > 0 ? lr / largest : 0;
     }
