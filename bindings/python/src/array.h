@@ -1,9 +1,10 @@
 /*
  * Arrays of other libraries, looked at without a copy. NumPy arrays (and whatever else has the buffer protocol) come through
- * that protocol; PyTorch tensors through the C table that PyTorch publishes for DLPack exchange, which costs some
- * nanoseconds, or, before PyTorch 2.10, through their methods.
+ * that protocol, tensors of PyTorch as torch_tensor.h says.
  *
- * A View is open for the length of one call. It names what it refuses: element type, device, byte order, layout.
+ * A View is what an array was at one moment. It stays true as long as no other Python code can run. A call that releases the
+ * interpreter lock keeps what it looked at (View::keep) until it has the lock again. A View names what it refuses: element
+ * type, device, byte order, layout, memory that is not there.
  */
 #ifndef SUTURE_PYTHON_ARRAY_H
 #define SUTURE_PYTHON_ARRAY_H
@@ -20,8 +21,7 @@ namespace nb = nanobind;
 namespace suture_python
 {
 
-/* What an open view keeps alive, for the length of a call: other threads may drop arrays or give them other memory while the
- * interpreter lock is released. */
+/* What one call keeps alive and in place. */
 class Held
 {
   public:
@@ -32,6 +32,7 @@ class Held
     {
         clear();
     }
+    /* Takes over a reference. */
     void add(PyObject *owned)
     {
         objects.push_back(owned);
@@ -42,12 +43,22 @@ class Held
     }
     void clear()
     {
-        for (Py_buffer &buffer : buffers)
+        /* Emptied first: an object that goes may run code that comes back here. */
+        std::vector<Py_buffer> old_buffers;
+        std::vector<PyObject *> old_objects;
+        old_buffers.swap(buffers);
+        old_objects.swap(objects);
+        for (Py_buffer &buffer : old_buffers)
             PyBuffer_Release(&buffer);
-        buffers.clear();
-        for (PyObject *o : objects)
+        for (PyObject *o : old_objects)
             Py_DECREF(o);
-        objects.clear();
+        /* Their memory serves the next call. */
+        old_buffers.clear();
+        old_objects.clear();
+        if (buffers.empty())
+            buffers.swap(old_buffers);
+        if (objects.empty())
+            objects.swap(old_objects);
     }
 
   private:
@@ -63,6 +74,7 @@ struct View {
     int64_t stride[SUT_MAX_DIMS] = {}; /* in bytes */
     int64_t count = 1;                 /* elements */
     bool is_torch = false;
+    bool ran_code = false; /* looking may have run Python code, during which other threads may have run */
 
     View() = default;
     View(const View &) = delete;
@@ -80,55 +92,44 @@ struct View {
     /* Row i of another view, which must stay open. */
     void row(const View &whole, int64_t i);
     void close();
-    /* Hand what keeps the memory alive to a list that outlives the view. */
-    void give(Held &list)
-    {
-        if (held)
-            list.add(buffer);
-        if (storage)
-            list.add(storage);
-        held = false;
-        storage = nullptr;
-    }
+    /*
+     * Hand what this view has opened to a list that outlives it. With `against_others` other threads may run meanwhile: the
+     * memory of `array`, the object that was opened, is kept alive even if they drop the array or give it other memory, and
+     * NumPy is kept from resizing it. (A tensor's storage that is resized by another thread in the middle of a call cannot be
+     * protected: PyTorch has no means for that.) Throws a Python exception.
+     */
+    void keep(PyObject *array, Held &list, bool against_others);
 
     /* Row by row without gaps, and aligned. */
     bool is_contiguous() const;
 
   private:
-    bool open_torch(PyObject *array);
-    bool open_torch_methods(PyObject *array);
     bool open_buffer(PyObject *array, bool write);
-    bool open_storage(PyObject *array);
 
-    PyObject *storage = nullptr; /* PyTorch's, which owns the memory; owned */
     Py_buffer buffer = {};
     bool held = false;
 };
 
-/* Tell the module what a PyTorch tensor is: torch.Tensor. Called from Python when torch was imported. */
-void register_torch(nb::object tensor_type);
-bool is_torch_tensor(PyObject *object);
+/* Tell the module what numpy.ndarray is. Called from Python. */
+void register_numpy(nb::object ndarray);
 
 /*
- * How a parameter lies in memory: without gaps, but not necessarily row by row (Fortran order, channels last). Suture sees
- * the dimensions in the order of their strides, so that memory runs straight.
+ * Whether a call over this many elements in all keeps the interpreter lock. Up to some ten microseconds of work the lock is
+ * not worth giving away: taking it back can cost a thread switch, 5 ms, and while it is held no other thread can touch the
+ * arrays, so nothing has to be kept alive. (Python's hashlib and NumPy's loops draw such a line, too.) Many losses mean
+ * algebra that grows with their third power.
  */
-struct Layout {
-    sut_dtype dtype = SUT_DTYPE_F32;
-    int n_dims = 0;
-    int64_t shape[SUT_MAX_DIMS] = {};  /* as the caller sees it */
-    int64_t stride[SUT_MAX_DIMS] = {}; /* in bytes */
-    int64_t memory_shape[SUT_MAX_DIMS] = {};
-    int64_t count = 1;
+inline bool keeps_lock(int64_t elements, int n_losses)
+{
+    return elements <= 1 << 16 && n_losses <= 16;
+}
 
-    /* False when the view has gaps, overlaps itself or is not aligned. */
-    bool from(const View &view);
-    /* The view has this layout: its memory can be used as it is. */
-    bool matches(const View &view) const;
-    bool same_shape(const View &view) const;
-    /* Copy the elements of a view of the same shape and type into `to`, in the order of this layout's memory. */
-    void gather(const View &view, void *to) const;
-};
+/* Set a Python error; false. */
+bool refuse(PyObject *type, const char *format, ...);
+bool refuse_dtype(PyObject *array);
+bool refuse_dims(int n_dims);
+/* str(object.name), "unknown" where there is none. No error is left. */
+std::string attribute_text(PyObject *object, const char *name);
 
 std::string shape_text(int n_dims, const int64_t *shape);
 const char *dtype_text(sut_dtype dtype);

@@ -2,9 +2,9 @@
 #ifndef SUTURE_PYTHON_CONTEXT_H
 #define SUTURE_PYTHON_CONTEXT_H
 
+#include "convert.h"
 #include "errors.h"
 
-#include <cstring>
 #include <string>
 
 namespace suture_python
@@ -54,18 +54,22 @@ class Context
     ContextSettings settings;
 };
 
-inline ContextSettings context_settings(int threads, uint64_t seed, const char *isa)
+/* threads: 0 for one per processor. */
+inline ContextSettings context_settings(nanobind::handle threads, nanobind::handle seed, nanobind::handle isa)
 {
     ContextSettings s;
-    s.threads = threads == 0 ? SUT_THREADS_AUTO : threads;
-    s.seed = seed;
+    s.threads = (int)integer("threads", threads, 0, 1024);
+    if (s.threads == 0)
+        s.threads = SUT_THREADS_AUTO;
+    s.seed = counter("seed", seed);
+    const std::string name = text("isa", isa);
     for (int k = SUT_ISA_AUTO; k <= SUT_ISA_AVX512; k++)
-        if (!strcmp(isa, sut_isa_name((sut_isa)k))) {
+        if (name == sut_isa_name((sut_isa)k)) {
             s.isa = (sut_isa)k;
             return s;
         }
     raise(SUT_ERROR_INVALID_ARGUMENT,
-          (std::string("there is no instruction set '") + isa + "'; there are auto, baseline, avx2, avx512").c_str());
+          ("there is no instruction set '" + name + "'; there are auto, baseline, avx2, avx512").c_str());
 }
 
 /* The context of the calls without state: one per thread, made when it is first needed or when settings change. */

@@ -1,160 +1,239 @@
 /* The calls without state: projection and surgery on arrays that the caller holds. The Python side allocates outputs. */
+#include "functional.h"
 #include "array.h"
 #include "context.h"
-#include "functional.h"
+#include "convert.h"
+#include "layout.h"
 #include "report.h"
 #include "settings.h"
 #include "unlocked.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace suture_python
 {
 
-/* m rows of the same shape and type: a list of arrays, or one array whose first axis counts them. Each is used where it lies,
- * or copied when it does not lie row by row. */
-class Rows
+/* What a vector that goes with the rows is called. */
+struct vector_argument {
+    const char *name = nullptr;
+    PyObject *array = nullptr;
+    bool write = false;
+    View view;
+};
+
+/*
+ * The arrays of one call: m rows of the same shape and type, which are a list of arrays or one array whose first axis counts
+ * them, and vectors of a row's shape. Each is used where it lies, or copied when it does not lie row by row (an output has to).
+ */
+class Arguments
 {
   public:
-    explicit Rows(nb::object G)
+    explicit Arguments(nb::object given) : G(given), is_list(PyList_Check(given.ptr()))
     {
-        const bool list = PyList_Check(G.ptr());
-        if (!list)
-            whole.open(G.ptr(), "G", false);
-        if (!list && whole.n_dims == 0) {
-            PyErr_SetString(PyExc_ValueError, "G is a single number; one row per loss is needed");
-            throw nb::python_error();
-        }
-        const int64_t count = list ? (int64_t)PyList_Size(G.ptr()) : whole.shape[0];
+        const int64_t count = is_list ? (int64_t)PyList_Size(G.ptr()) : look_at_whole();
         if (count < 1 || count > SUT_MAX_LOSSES)
             raise(SUT_ERROR_OUT_OF_RANGE,
                   ("G has " + std::to_string(count) + " rows; possible are 1 to " + std::to_string(SUT_MAX_LOSSES))
                       .c_str());
         m = (int)count;
         views.reset(new View[(size_t)m]);
-        copies.resize((size_t)m);
-        for (int i = 0; i < m; i++) {
-            if (list)
-                views[i].open(PyList_GetItem(G.ptr(), i), "G[" + std::to_string(i) + "]", false);
-            else
-                views[i].row(whole, i);
-            pointers[i] = accept(views[i], "G[" + std::to_string(i) + "]", copies[(size_t)i]);
+        for (int i = 0; i < m && is_list; i++) {
+            objects[i] = PyList_GetItem(G.ptr(), i);
+            Py_INCREF(objects[i]);
+            held.add(objects[i]);
         }
     }
 
-    const void *vector(View &view, PyObject *array, const std::string &name, std::vector<char> &copy)
+    /* None is left out. Arguments must stay. */
+    void add(const char *name, nb::handle array, bool write)
     {
-        view.open(array, name, false);
-        return accept(view, name, copy);
+        vector_argument &v = vectors[n_vectors++];
+        v.name = name;
+        v.array = array.is_none() ? nullptr : array.ptr();
+        v.write = write;
     }
 
+    /* Once, when everything was added and every other argument was read: until work() no Python code runs. */
+    void open()
+    {
+        const bool ran_code = look(false);
+        unlocks = !keeps_lock(first().count * m, m);
+        if (unlocks || ran_code)
+            (void)look(true);
+        for (int i = 0; i < m; i++) {
+            check_row(i);
+            rows[i] = contiguous(views[i]);
+        }
+        for (int k = 0; k < n_vectors; k++)
+            if (vectors[k].array) {
+                check_like_first(vectors[k].view, vectors[k].name);
+                pointers[k] = vectors[k].write ? output(vectors[k]) : const_cast<void *>(contiguous(vectors[k].view));
+            }
+    }
+
+    /* Row 0, of whose kind all are. */
     const View &first() const
     {
         return views[0];
     }
 
-    int m;
-    const void *pointers[SUT_MAX_LOSSES];
+    /* The library at work; its refusal becomes an exception. */
+    template <typename F> void work(sut_context *ctx, F function) const
+    {
+        sut_status status;
+        if (unlocks) {
+            const Unlocked unlocked;
+            status = function();
+        } else {
+            status = function();
+        }
+        check(status, ctx);
+    }
+
+    int m = 0;
+    const void *rows[SUT_MAX_LOSSES];
+    void *pointers[3] = {}; /* of the vectors, in the order of add(); NULL for None */
 
   private:
-    const void *accept(View &view, const std::string &name, std::vector<char> &copy)
+    int64_t look_at_whole()
     {
-        const View &first = views[0];
-        if (&view != &first && view.dtype != first.dtype) {
-            PyErr_Format(PyExc_TypeError, "%s has elements of type %s, G[0] of type %s", name.c_str(),
-                         dtype_text(view.dtype), dtype_text(first.dtype));
+        whole.open(G.ptr(), "G", false);
+        if (whole.n_dims == 0) {
+            PyErr_SetString(PyExc_ValueError, "G is a single number; one row per loss is needed");
             throw nb::python_error();
         }
-        if (view.dtype != SUT_DTYPE_F32 && view.dtype != SUT_DTYPE_F64) {
+        return whole.shape[0];
+    }
+
+    static std::string row_name(int i)
+    {
+        return "G[" + std::to_string(i) + "]";
+    }
+
+    /* Look at everything; true when Python code may have run meanwhile. */
+    bool look(bool keep)
+    {
+        bool ran_code = false;
+        if (is_list) {
+            for (int i = 0; i < m; i++) {
+                View &v = views[i];
+                if (!v.try_open(objects[i], false))
+                    v.open(objects[i], row_name(i), false);
+                if (keep)
+                    v.keep(objects[i], held, true);
+                ran_code = ran_code || v.ran_code;
+            }
+        } else {
+            if (look_at_whole() != m) {
+                PyErr_SetString(PyExc_ValueError, "G was changed by another thread");
+                throw nb::python_error();
+            }
+            for (int i = 0; i < m; i++)
+                views[i].row(whole, i);
+            if (keep)
+                whole.keep(G.ptr(), held, true);
+            ran_code = ran_code || whole.ran_code;
+        }
+        for (int k = 0; k < n_vectors; k++)
+            if (vectors[k].array) {
+                View &v = vectors[k].view;
+                v.open(vectors[k].array, vectors[k].name, vectors[k].write);
+                if (keep)
+                    v.keep(vectors[k].array, held, true);
+                ran_code = ran_code || v.ran_code;
+            }
+        return ran_code;
+    }
+
+    void check_row(int i) const
+    {
+        const View &v = views[i];
+        if (v.dtype != SUT_DTYPE_F32 && v.dtype != SUT_DTYPE_F64) {
             PyErr_Format(PyExc_TypeError, "%s has elements of type %s; float32 and float64 are possible here",
-                         name.c_str(), dtype_text(view.dtype));
+                         row_name(i).c_str(), dtype_text(v.dtype));
             throw nb::python_error();
         }
-        if (&view != &first &&
-            (view.n_dims != first.n_dims || !std::equal(view.shape, view.shape + view.n_dims, first.shape))) {
-            PyErr_Format(PyExc_ValueError, "%s has shape %s, G[0] has %s", name.c_str(),
-                         shape_text(view.n_dims, view.shape).c_str(), shape_text(first.n_dims, first.shape).c_str());
-            throw nb::python_error();
-        }
-        if (view.is_contiguous())
-            return view.data;
-        Layout flat;
-        flat.dtype = view.dtype;
-        flat.n_dims = view.n_dims;
-        flat.count = view.count;
-        int64_t step = (int64_t)sut_dtype_size(view.dtype);
-        for (int k = view.n_dims - 1; k >= 0; k--) {
-            flat.shape[k] = view.shape[k];
-            flat.stride[k] = step;
-            step *= view.shape[k];
-        }
-        copy.resize((size_t)step);
-        flat.gather(view, copy.data());
-        return copy.data();
+        if (v.dtype != first().dtype || !same_shape(v))
+            check_like_first(v, row_name(i).c_str());
     }
 
-    View whole;
-    std::unique_ptr<View[]> views;
-    std::vector<std::vector<char>> copies;
-};
-
-static std::vector<double> loss_values(nb::object losses, int m)
-{
-    std::vector<double> values;
-    if (losses.is_none())
-        return values;
-    for (nb::handle x : nb::list(losses)) {
-        values.push_back(PyFloat_AsDouble(x.ptr()));
-        if (PyErr_Occurred())
-            throw nb::python_error();
+    bool same_shape(const View &v) const
+    {
+        return v.n_dims == first().n_dims && std::equal(v.shape, v.shape + v.n_dims, first().shape);
     }
-    if ((int)values.size() != m)
-        raise(SUT_ERROR_INVALID_ARGUMENT,
-              ("losses has " + std::to_string(values.size()) + " entries, one per row is needed: " + std::to_string(m))
-                  .c_str());
-    return values;
-}
 
-/* An output made by the Python side: of the same shape and type, row by row. */
-static void *output(View &view, nb::object out, const View &like)
-{
-    if (out.is_none())
-        return nullptr;
-    view.open(out.ptr(), "out", true);
-    if (view.dtype != like.dtype || view.count != like.count || !view.is_contiguous()) {
-        PyErr_SetString(PyExc_ValueError, "out must be contiguous, of the same shape and element type as G[0]");
+    void check_like_first(const View &v, const char *name) const
+    {
+        if (v.dtype != first().dtype)
+            PyErr_Format(PyExc_TypeError, "%s has elements of type %s, G[0] of type %s", name, dtype_text(v.dtype),
+                         dtype_text(first().dtype));
+        else if (!same_shape(v))
+            PyErr_Format(PyExc_ValueError, "%s has shape %s, G[0] has %s", name, shape_text(v.n_dims, v.shape).c_str(),
+                         shape_text(first().n_dims, first().shape).c_str());
+        else
+            return;
         throw nb::python_error();
     }
-    return view.data;
+
+    const void *contiguous(const View &v)
+    {
+        if (v.is_contiguous())
+            return v.data;
+        const Layout flat = Layout::row_by_row(v);
+        copies.emplace_back((size_t)v.count * sut_dtype_size(v.dtype));
+        flat.gather(v, copies.back().data());
+        return copies.back().data();
+    }
+
+    static void *output(const vector_argument &v)
+    {
+        if (!v.view.is_contiguous()) {
+            PyErr_Format(PyExc_ValueError, "%s must be contiguous", v.name);
+            throw nb::python_error();
+        }
+        return v.view.data;
+    }
+
+    nb::object G;
+    bool is_list;
+    bool unlocks = false;
+    View whole;
+    std::unique_ptr<View[]> views;
+    PyObject *objects[SUT_MAX_LOSSES];
+    vector_argument vectors[3];
+    int n_vectors = 0;
+    std::vector<std::vector<char>> copies;
+    Held held;
+};
+
+template <typename R> static nb::object given_away(std::unique_ptr<R> &report)
+{
+    return report ? nb::cast(report.release(), nb::rv_policy::take_ownership) : nb::none();
 }
 
-static ConeReport project(nb::object u, nb::object G, nb::object metric, nb::object out, double feas_tol, bool strict,
-                          int threads)
+static nb::object project(nb::object u, nb::object G, nb::object metric, nb::object out, nb::object feas_tol,
+                          bool strict, nb::object threads)
 {
-    Rows rows(G);
-    View u_view, metric_view, out_view;
-    std::vector<char> u_copy, metric_copy;
-    const void *u_data = rows.vector(u_view, u.ptr(), "u", u_copy);
-    const void *metric_data =
-        metric.is_none() ? nullptr : rows.vector(metric_view, metric.ptr(), "metric", metric_copy);
-    void *p = output(out_view, out, rows.first());
+    Arguments a(G);
+    a.add("u", u, false);
+    a.add("metric", metric, false);
+    a.add("out", out, true);
     sut_cone_config config;
     sut_cone_config_init(&config);
-    config.feas_tol = feas_tol;
+    config.feas_tol = number("feas_tol", feas_tol);
     config.strict = strict;
-    ConeReport report;
-    sut_context *ctx = thread_context(context_settings(threads, 0, "auto"));
-    sut_status status;
-    {
-        const Unlocked unlocked;
-        status = sut_cone_project(ctx, &config, rows.pointers, rows.m, rows.first().count, rows.first().dtype, u_data,
-                                  metric_data, p, &report.r);
-    }
-    check(status, ctx);
-    return report;
+    sut_context *ctx = thread_context(context_settings(threads, nb::int_(0), nb::str("auto")));
+    std::unique_ptr<ConeReport> report(new ConeReport);
+    a.open();
+    a.work(ctx, [&] {
+        return sut_cone_project(ctx, &config, a.rows, a.m, a.first().count, a.first().dtype, a.pointers[0],
+                                a.pointers[1], a.pointers[2], &report->r);
+    });
+    return given_away(report);
 }
 
-static void surgery_config(const char *method, nb::dict options, int m, sut_surgery_config *config,
+static void surgery_config(nb::handle method, nb::dict options, int m, sut_surgery_config *config,
                            SurgeryArrays *arrays)
 {
     sut_surgery_config_init(config, surgery_method(method));
@@ -162,55 +241,51 @@ static void surgery_config(const char *method, nb::dict options, int m, sut_surg
         return;
     nb::dict left = copy_of(options);
     read_surgery(left, m, config, arrays);
-    refuse_unknown(left, method, nb::list(nb::object(nb::module_::import_("suture._suture").attr("surgery_options"))));
+    refuse_unknown(left, sut_surgery_method_name(config->method),
+                   nb::list(nb::object(nb::module_::import_("suture._suture").attr("surgery_options"))));
 }
 
-static SurgeryReport combine(nb::object G, const char *method, nb::object losses, nb::dict options, nb::object out,
-                             uint64_t seed, uint64_t counter, int threads)
+static nb::object combine(nb::object G, nb::object method, nb::object losses, nb::dict options, nb::object out,
+                          nb::object seed, nb::object count, nb::object threads, bool want_report)
 {
-    Rows rows(G);
-    View out_view;
-    void *a = output(out_view, out, rows.first());
+    Arguments a(G);
+    a.add("out", out, true);
     sut_surgery_config config;
     SurgeryArrays arrays;
-    surgery_config(method, options, rows.m, &config, &arrays);
-    const std::vector<double> values = loss_values(losses, rows.m);
-    SurgeryReport report;
-    sut_context *ctx = thread_context(context_settings(threads, seed, "auto"));
-    sut_status status;
-    {
-        const Unlocked unlocked;
-        status = sut_surgery_direction(ctx, &config, rows.pointers, rows.m, rows.first().count, rows.first().dtype,
-                                       values.empty() ? nullptr : values.data(), counter, a, &report.r);
-    }
-    check(status, ctx);
-    return report;
+    surgery_config(method, options, a.m, &config, &arrays);
+    const std::vector<double> values = numbers("losses", losses, a.m);
+    const uint64_t draw = counter("counter", count);
+    std::unique_ptr<SurgeryReport> report(want_report ? new SurgeryReport : nullptr);
+    sut_context *ctx = thread_context(context_settings(threads, seed, nb::str("auto")));
+    a.open();
+    a.work(ctx, [&] {
+        return sut_surgery_direction(ctx, &config, a.rows, a.m, a.first().count, a.first().dtype,
+                                     values.empty() ? nullptr : values.data(), draw, a.pointers[0],
+                                     report ? &report->r : nullptr);
+    });
+    return given_away(report);
 }
 
-static SurgeryReport weights(nb::object gram, const char *method, nb::object losses, nb::dict options, uint64_t seed,
-                             uint64_t counter)
+/* gram: a square matrix of float64, row by row. */
+static nb::object weights(nb::object gram, nb::object method, nb::object losses, nb::dict options, nb::object seed,
+                          nb::object count)
 {
     View view;
     view.open(gram.ptr(), "gram", false);
     if (view.dtype != SUT_DTYPE_F64 || view.n_dims != 2 || view.shape[0] != view.shape[1] || !view.is_contiguous())
         raise(SUT_ERROR_INVALID_ARGUMENT, "gram must be a square, contiguous matrix of float64");
-    if (view.shape[0] < 1 || view.shape[0] > SUT_MAX_LOSSES)
-        raise(SUT_ERROR_OUT_OF_RANGE, "gram has no rows, or more than there can be losses");
     const int m = (int)view.shape[0];
     sut_surgery_config config;
     SurgeryArrays arrays;
     surgery_config(method, options, m, &config, &arrays);
-    const std::vector<double> values = loss_values(losses, m);
-    SurgeryReport report;
-    sut_context *ctx = thread_context(context_settings(0, seed, "auto"));
-    sut_status status;
-    {
-        const Unlocked unlocked;
-        status = sut_surgery_weights(ctx, &config, static_cast<const double *>(view.data), m,
-                                     values.empty() ? nullptr : values.data(), counter, &report.r);
-    }
-    check(status, ctx);
-    return report;
+    const std::vector<double> values = numbers("losses", losses, m);
+    const uint64_t draw = counter("counter", count);
+    std::unique_ptr<SurgeryReport> report(new SurgeryReport);
+    sut_context *ctx = thread_context(context_settings(nb::int_(0), seed, nb::str("auto")));
+    check(sut_surgery_weights(ctx, &config, static_cast<const double *>(view.data), m,
+                              values.empty() ? nullptr : values.data(), draw, &report->r),
+          ctx);
+    return given_away(report);
 }
 
 void add_functional(nb::module_ &module)
@@ -218,7 +293,7 @@ void add_functional(nb::module_ &module)
     module.def("project", project, nb::arg("u"), nb::arg("G"), nb::arg("metric").none(), nb::arg("out").none(),
                nb::arg("feas_tol"), nb::arg("strict"), nb::arg("threads"));
     module.def("combine", combine, nb::arg("G"), nb::arg("method"), nb::arg("losses").none(), nb::arg("options"),
-               nb::arg("out").none(), nb::arg("seed"), nb::arg("counter"), nb::arg("threads"));
+               nb::arg("out").none(), nb::arg("seed"), nb::arg("counter"), nb::arg("threads"), nb::arg("report"));
     module.def("weights", weights, nb::arg("gram"), nb::arg("method"), nb::arg("losses").none(), nb::arg("options"),
                nb::arg("seed"), nb::arg("counter"));
 }

@@ -5,6 +5,7 @@
 #include "optimizer.h"
 #include "report.h"
 #include "settings.h"
+#include "torch_tensor.h"
 
 namespace suture_python
 {
@@ -57,6 +58,7 @@ NB_MODULE(_suture, module)
     add_reports(module);
     add_functional(module);
     add_optimizer(module);
+    module.def("register_numpy", register_numpy);
     module.def("register_torch", register_torch);
     module.def("capabilities", capabilities);
     module.def("checksum", checksum);

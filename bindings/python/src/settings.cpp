@@ -1,7 +1,9 @@
 /* See settings.h. A new member of a configuration struct is one row here. */
 #include "settings.h"
+#include "convert.h"
 #include "errors.h"
 
+#include <climits>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -97,28 +99,6 @@ static int choice(const option &o, nb::handle value)
     throw nb::python_error();
 }
 
-static double number(const char *name, nb::handle value)
-{
-    const double x = PyFloat_AsDouble(value.ptr());
-    if (x == -1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "%s is %R, not a number", name, value.ptr());
-        throw nb::python_error();
-    }
-    return x;
-}
-
-static long long integer(const char *name, nb::handle value)
-{
-    const long long x = PyLong_AsLongLong(value.ptr());
-    if (x == -1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "%s is %R, not an integer", name, value.ptr());
-        throw nb::python_error();
-    }
-    return x;
-}
-
 static void set_option(const option &o, nb::handle value, void *base)
 {
     char *to = static_cast<char *>(base) + o.offset;
@@ -135,12 +115,7 @@ static void set_option(const option &o, nb::handle value, void *base)
         if (whole < 0)
             throw nb::python_error();
     } else {
-        const long long x = integer(o.name, value);
-        whole = (int)x;
-        if (whole != x) {
-            PyErr_Format(PyExc_OverflowError, "%s is %R, beyond the range of an int", o.name, value.ptr());
-            throw nb::python_error();
-        }
+        whole = (int)integer(o.name, value, INT_MIN, INT_MAX);
     }
     memcpy(to, &whole, sizeof whole); /* enums of C are ints here */
 }
@@ -154,26 +129,36 @@ template <size_t N> static void read_table(const option (&table)[N], nb::dict op
 
 static_assert(sizeof(sut_align) == sizeof(int) && sizeof(sut_cooldown) == sizeof(int), "enums are ints");
 
+static void read_order(nb::handle given, int m, std::vector<int> *order)
+{
+    nb::object rows = nb::steal(PySequence_List(given.ptr()));
+    if (!rows.is_valid()) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_TypeError, "order is %R; a list with one row per loss is needed", given.ptr());
+        throw nb::python_error();
+    }
+    order->clear();
+    for (nb::handle row : nb::borrow<nb::list>(rows)) {
+        std::vector<double> entries = numbers("a row of order", row, m);
+        for (double x : entries) {
+            if (!(x >= 0 && x < m && x == std::floor(x)))
+                raise(SUT_ERROR_OUT_OF_RANGE, "order: each row is a permutation of the losses, counted from 0");
+            order->push_back((int)x);
+        }
+    }
+    if ((int)order->size() != m * m)
+        raise(SUT_ERROR_INVALID_ARGUMENT, "order must have one row per loss, each a permutation of all losses");
+}
+
 void read_surgery(nb::dict options, int m, sut_surgery_config *config, SurgeryArrays *arrays)
 {
     read_table(surgery_options, options, config);
     if (nb::object given = take(options, "preference"); given.is_valid() && !given.is_none()) {
-        arrays->preference.clear();
-        for (nb::handle x : nb::list(given))
-            arrays->preference.push_back(number("preference", x));
-        if ((int)arrays->preference.size() != m)
-            raise(SUT_ERROR_INVALID_ARGUMENT, ("preference has " + std::to_string(arrays->preference.size()) +
-                                               " entries, one per loss is needed: " + std::to_string(m))
-                                                  .c_str());
+        arrays->preference = numbers("preference", given, m);
         config->preference = arrays->preference.data();
     }
     if (nb::object given = take(options, "order"); given.is_valid() && !given.is_none()) {
-        arrays->order.clear();
-        for (nb::handle row : nb::list(given))
-            for (nb::handle x : nb::list(nb::borrow<nb::object>(row)))
-                arrays->order.push_back((int)integer("order", x));
-        if ((int)arrays->order.size() != m * m)
-            raise(SUT_ERROR_INVALID_ARGUMENT, "order must have one row per loss, each a permutation of all losses");
+        read_order(given, m, &arrays->order);
         config->order = arrays->order.data();
     }
 }
@@ -261,28 +246,29 @@ void read_hyper(nb::dict group, sut_optimizer_method method, sut_hyper *hyper, c
 }
 
 template <typename Method>
-static Method by_name(const char *what, const char *name, int n, sut_status (*from)(const char *, Method *),
+static Method by_name(const char *what, const std::string &name, int n, sut_status (*from)(const char *, Method *),
                       const char *(*to)(Method))
 {
     Method method;
-    if (from(name, &method) == SUT_OK)
+    if (from(name.c_str(), &method) == SUT_OK)
         return method;
-    std::string text = std::string("there is no ") + what + " '" + name + "'; there are ";
+    std::string list;
     for (int k = 0; k < n; k++)
-        text += std::string(k ? ", " : "") + to((Method)k);
-    raise(SUT_ERROR_INVALID_ARGUMENT, text.c_str());
+        list += std::string(k ? ", " : "") + to((Method)k);
+    raise(SUT_ERROR_INVALID_ARGUMENT,
+          (std::string("there is no ") + what + " '" + name + "'; there are " + list).c_str());
 }
 
-sut_optimizer_method optimizer_method(const char *name)
+sut_optimizer_method optimizer_method(nb::handle name)
 {
-    return by_name<sut_optimizer_method>("optimizer", name, SUT_OPTIMIZER_COUNT, sut_optimizer_method_from_name,
-                                         sut_optimizer_method_name);
+    return by_name<sut_optimizer_method>("optimizer", text("method", name), SUT_OPTIMIZER_COUNT,
+                                         sut_optimizer_method_from_name, sut_optimizer_method_name);
 }
 
-sut_surgery_method surgery_method(const char *name)
+sut_surgery_method surgery_method(nb::handle name)
 {
-    return by_name<sut_surgery_method>("surgery method", name, SUT_SURGERY_COUNT, sut_surgery_method_from_name,
-                                       sut_surgery_method_name);
+    return by_name<sut_surgery_method>("surgery method", text("the name of a surgery method", name), SUT_SURGERY_COUNT,
+                                       sut_surgery_method_from_name, sut_surgery_method_name);
 }
 
 void add_tables(nb::module_ &module)

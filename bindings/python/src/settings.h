@@ -36,8 +36,9 @@ void refuse_unknown(nb::dict options, const char *function, nb::list known);
 /* One group's hyper-parameters from a dict; other keys are ignored. `betas` stands for beta1 and beta2. */
 void read_hyper(nb::dict group, sut_optimizer_method method, sut_hyper *hyper, const sut_context *ctx);
 
-sut_optimizer_method optimizer_method(const char *name);
-sut_surgery_method surgery_method(const char *name);
+/* A name that there is not is refused with those that there are. */
+sut_optimizer_method optimizer_method(nb::handle name);
+sut_surgery_method surgery_method(nb::handle name);
 
 /* What there is, for Python: names of options by place, and of methods. */
 void add_tables(nb::module_ &module);

@@ -10,18 +10,20 @@ import numpy as np
 
 from . import _suture
 
-_torch_known = False
+_suture.register_numpy(np.ndarray)
+
+#: None until PyTorch is there; then whether its tensors are looked at through its functions in C, or through their methods.
+torch_in_c: bool | None = None
 
 
 def torch_module() -> Any:
     """PyTorch if it was imported, else None; makes its tensors known to the extension module."""
-    global _torch_known
+    global torch_in_c
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "Tensor"):
         return None
-    if not _torch_known:
-        _suture.register_torch(torch.Tensor)
-        _torch_known = True
+    if torch_in_c is None:
+        torch_in_c = _suture.register_torch(torch)
     return torch
 
 
@@ -89,3 +91,11 @@ def empty(shape: Any, like: Any, kind: str) -> Any:
         torch = torch_module()
         return torch.empty(shape, dtype=like.dtype, device=like.device)
     return np.empty(shape, dtype=like.dtype)
+
+
+def compute_like(x: Any) -> Any:
+    """An array of the same library that lies in memory as the parameter x does, float64 for float64 and else float32."""
+    if is_torch(x):
+        torch = torch_module()
+        return torch.empty_like(x.detach(), dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+    return np.empty_like(x, dtype=np.float64 if x.dtype == np.float64 else np.float32, order="K", subok=False)

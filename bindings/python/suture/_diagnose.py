@@ -6,7 +6,7 @@ import importlib
 import importlib.metadata
 import sys
 
-from . import _suture
+from . import _arrays, _suture
 
 
 class Diagnosis(dict):
@@ -29,6 +29,15 @@ def _framework(name: str, use: str) -> str:
     return version
 
 
+def _torch() -> str:
+    text = _framework("torch", "suture.torch")
+    if _arrays.torch_module() is None:
+        return text
+    if _arrays.torch_in_c:
+        return text + ", tensors are looked at through its functions in C"
+    return text + ", tensors are looked at through methods, some microseconds each: this version's functions in C are unknown"
+
+
 def diagnose() -> Diagnosis:
     """
     A dict, printed as a table: versions, the processor's instruction set that is used, OpenBLAS and its kernel, CUDA and
@@ -48,7 +57,7 @@ def diagnose() -> Diagnosis:
             "OpenBLAS": f"{c['blas']}{kernel}, {c['blas_integer_bits']}-bit integers",
             "CUDA": "usable" if c["cuda"] else f"not used: {c['cuda_reason']}",
             "numpy": _framework("numpy", "everything"),
-            "torch": _framework("torch", "suture.torch"),
+            "torch": _torch(),
             "jax": _framework("jax", "suture.jax"),
         }
     )

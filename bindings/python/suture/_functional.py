@@ -86,7 +86,7 @@ def combine(
         return jax_combine(G, method, losses, report=report, seed=seed, counter=counter, **options)
     lines = rows(G, kind)
     a = empty_row(lines, kind)
-    found = _suture.combine(lines, method, losses, options, a, seed, counter, threads)
+    found = _suture.combine(lines, method, losses, options, a, seed, counter, threads, report)
     return (a, found) if report else a
 
 
@@ -118,7 +118,7 @@ def weights(
             from .jax import weights as jax_weights
 
             return jax_weights(G, method, losses, seed=seed, counter=counter, **options)
-        found = _suture.combine(rows(G, kind), method, losses, options, None, seed, counter, threads)
+        found = _suture.combine(rows(G, kind), method, losses, options, None, seed, counter, threads, True)
     w = np.array(found.weights)
     if kind == "torch":
         from ._arrays import torch_module
@@ -161,7 +161,7 @@ def conflict(G: Any, v: Any = None, *, threads: int = 0) -> ConflictReport:
         v = None if v is None else np.asarray(v)
         kind = "numpy"
     lines = rows(G, kind)
-    found = _suture.combine(lines, "sum", None, {}, None, 0, 0, threads)
+    found = _suture.combine(lines, "sum", None, {}, None, 0, 0, threads, True)
     cos = None
     if v is not None:
         cos = _suture.project(plain("v", v, kind), lines, None, None, 0.0, False, threads).cos_u

@@ -9,7 +9,7 @@ from typing import Any, Iterable, Mapping, Sequence
 import numpy as np
 
 from . import _suture
-from ._arrays import is_jax, is_torch, torch_module
+from ._arrays import compute_like, is_jax, is_torch, torch_module
 from ._state import has_master, slots
 
 
@@ -188,12 +188,14 @@ class Optimizer:
         """
         return self._core.step(self._rows(grads), losses, report)
 
-    def direction(self, grads: Any, losses: Sequence[float] | None = None) -> tuple[tuple[float, ...], list[np.ndarray]]:
-        """Weights of the surgery in the coming step and the direction that they make, one array per tensor. Nothing is
-        changed."""
-        out = [
-            np.zeros(tuple(t.shape), np.float64 if str(t.dtype).endswith("64") else np.float32) for _, t, _ in self._tensors
-        ]
+    def _outputs(self) -> list[Any]:
+        """An array like each parameter, of the type that the library computes in."""
+        return [compute_like(tensor) for _, tensor, _ in self._tensors]
+
+    def direction(self, grads: Any, losses: Sequence[float] | None = None) -> tuple[tuple[float, ...], list[Any]]:
+        """Weights of the surgery in the coming step and the direction that they make, one array per tensor, float64 for
+        float64 parameters and else float32. Nothing is changed."""
+        out = self._outputs()
         return self._core.direction(self._rows(grads), losses, out), out
 
     # -- settings --

@@ -114,7 +114,7 @@ def combine(
         rows = [np.asarray(g) for g in rows]
         a = np.empty(rows[0].shape, rows[0].dtype)
         given = None if losses is None else [float(x) for x in np.asarray(losses)]
-        found = _suture.combine(rows, method, given, options, a, seed, int(counter), 0)
+        found = _suture.combine(rows, method, given, options, a, seed, int(counter), 0, True)
         return a, _values(found, shapes)
 
     a, figures = _call(host, (_struct(rows[0]), shapes), rows, _losses(losses), jnp.asarray(counter))

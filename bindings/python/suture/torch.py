@@ -147,13 +147,11 @@ class Optimizer(torch.optim.Optimizer):
 
     def _ready(self, n_losses: int) -> Any:
         core = self._core
-        if core is None or core.n_losses != n_losses or not core.fits(self.param_groups):
+        if core is None or not core.follow(self.param_groups, n_losses):
             self._build(n_losses)
             core = self._core
         if self._low and self._versions != [p._version for p in self._low]:
             core.parameters_changed()
-        for k, group in enumerate(self.param_groups):
-            core.set_group(k, group)
         return core
 
     def _seen(self) -> None:
@@ -313,7 +311,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _sync(self) -> None:
         """Groups that were edited are taken over."""
-        if self._core is not None and not self._core.fits(self.param_groups):
+        if self._core is not None and not self._core.follow(self.param_groups, self._core.n_losses):
             self._build(self._core.n_losses)
 
     def _pack(self, core: Any) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:

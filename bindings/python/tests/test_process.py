@@ -219,25 +219,84 @@ def test_memory_stays_constant():
     assert resident() - before < 1 << 20
 
 
-def test_memory_in_use_stays_alive():
+def test_memory_in_use_stays_alive_in_threads():
+    """While C works, another thread gives tensors other memory, drops gradients and resizes arrays. Memory of this size goes
+    back to the system when it is freed: touching it then ends the process."""
+    pytest.importorskip("torch")
+    program = """
+        import threading, numpy as np, torch, suture
+        N = 12_000_000
+        stop, changes, refused = threading.Event(), 0, 0
+        w, x = torch.zeros(N), np.zeros(N, np.float32)
+        rows, gradient = [[torch.ones(N)]], np.ones(N, np.float32)
+
+        def change():
+            global changes, refused
+            while not stop.is_set():
+                w.data = torch.zeros(N)
+                rows[0][0] = torch.ones(N)
+                for array in (x, gradient):
+                    try:
+                        array.resize(3, refcheck=False)
+                    except ValueError:
+                        refused += 1
+                    else:
+                        array.resize(N, refcheck=False)
+                changes += 1
+
+        of_torch, of_numpy = (suture.Optimizer([p], "sgd", lr=1e-3, threads=1) for p in (w, x))
+        thread = threading.Thread(target=change)
+        thread.start()
+        done = 0
+        while done < 20 or changes < 3 or not refused:
+            done += 1
+            of_torch.step(rows, report=False)
+            try:
+                of_numpy.step([gradient], report=False)
+                suture.combine([gradient, gradient], "config")
+            except ValueError as error:  # looked at in the moment when an array was short
+                assert "shape" in str(error), error
+        stop.set()
+        thread.join()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_memory_in_use_stays_alive_when_python_code_runs_in_between(size):
     torch = pytest.importorskip("torch")
-    w = torch.ones(1000)
-    opt = suture.Optimizer([w], "adam")
-    rows = [[torch.ones(1000)]]
-    memory = [weakref.ref(t.untyped_storage()) for t in (w, rows[0][0])]
-    seen = []
+    hook, memory, alive = None, [], []
 
-    # Runs in the middle of the step, after the arrays were looked at, as another thread could.
-    def losses():
-        w.data = torch.zeros(1000)
-        rows[0][0].data = torch.zeros(1000)
+    class Spy(torch.Tensor):  # its methods run Python code, as other threads could, after the parameters were looked at
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            if hook is not None:
+                hook()
+            return super().__torch_function__(function, types, args, kwargs)
+
+    base = np.zeros(size)
+    w, x = torch.zeros(size, dtype=torch.float64), base[:]
+    opt = suture.Optimizer([w, x] if size > 10 else [w], "sgd", lr=1.0)
+    spy = torch.ones(size, dtype=torch.float64).as_subclass(Spy)
+
+    def hook():
+        memory.append(weakref.ref(w.untyped_storage()))
+        w.data = torch.zeros(size, dtype=torch.float64)
         gc.collect()
-        seen.extend(ref() is not None for ref in memory)
-        yield 1.0
+        alive.append(memory[-1]() is not None)
+        if size > 10:
+            with pytest.raises(ValueError, match="referenced"):
+                base.resize(2 * size, refcheck=False)
 
-    opt._core.step(rows, losses(), False)
-    assert seen == [True, True] and not w.any()
-    assert [ref() for ref in memory] == [None, None]
+    opt.step([[spy, np.ones(size)]] if size > 10 else [[spy]])
+    hook = None
+    assert alive and opt.steps == 1
+    if size > 10:  # kept from the beginning: the step went to the memory that was looked at
+        assert alive[0] and (x == -1).all()
+    else:  # looked at once more, and kept then
+        assert not alive[0] and any(alive)
+    assert memory[0]() is None
 
 
 def test_threads_at_shutdown_do_not_abort():

@@ -449,7 +449,7 @@ def test_refusals_change_nothing():
     refused(TypeError, "of type str", [good, bad])
     refused(ValueError, "loss 1 are not a list with one entry per tensor", [good, good[:2]])
     refused(suture.NotFiniteError, "loss", [good, good], [1.0, float("nan")])
-    refused(suture.InvalidArgumentError, "losses has 1 entries", [good, good], [1.0])
+    refused(suture.InvalidArgumentError, "losses has 1 entry", [good, good], [1.0])
     refused(ValueError, "loss 'b' is not a tensor with one element", run=lambda: opt.step_losses([losses(net)[0], X]))
     refused(ValueError, "loss 'a' does not depend", run=lambda: opt.step_losses([torch.ones(()), losses(net)[0]]))
     opt.param_groups[0]["lr"] = -1.0
@@ -532,40 +532,68 @@ def test_creation_refuses():
         suture.torch.Optimizer([torch.zeros(3, dtype=torch.int64)], "adam")
 
 
-def test_versions_of_torch_without_the_exchange_table(tmp_path):
-    """The same bits and the same refusals through the tensors' methods."""
+def test_both_ways_to_look_at_tensors_are_the_same(tmp_path):
+    """PyTorch's functions in C, and the tensors' methods where those are not there: the same bits and the same refusals."""
     import subprocess
     import sys
 
     program = tmp_path / "program.py"
     program.write_text(
         """
-import hashlib, sys
+import hashlib, sys, warnings
 import torch
-if sys.argv[1] == "methods" and hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-    del torch.Tensor.__dlpack_c_exchange_api__
+if sys.argv[1] == "methods":
+    torch._C._aoti = None
 import suture.torch
+print(suture.diagnose()["torch"].split(", ")[1], file=sys.stderr)
 torch.manual_seed(0)
+warnings.simplefilter("ignore")
 net = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Flatten(), torch.nn.Linear(12, 2))
 opt = suture.torch.Optimizer(net.to(memory_format=torch.channels_last).parameters(), "adam", surgery="config", align="gua")
 x = torch.randn(5, 2, 4, 4)
-for _ in range(5):
-    y = net(x)
-    opt.step_losses([y[:, 0].pow(2).mean(), (y[:, 1] - 1).pow(2).mean()])
+def steps(count=5):
+    for _ in range(count):
+        y = net(x)
+        opt.step_losses([y[:, 0].pow(2).mean(), (y[:, 1] - 1).pow(2).mean()])
+steps()
+freed, shrunk = torch.zeros(2), torch.zeros(9)[2:4]
+freed.untyped_storage().resize_(0)
+shrunk.untyped_storage().resize_(12)
+class Own(torch.Tensor):
+    pass
+torch.utils.swap_tensors(net[2].bias, torch.nn.Parameter(net[2].bias.detach().clone()))  # another tensor in the same object
+steps()
+with torch.device("meta"):  # a mode: methods run Python code
+    steps()
 rows = [[torch.zeros_like(p) for p in net.parameters()] for _ in range(2)]
-for bad in (torch.zeros(2, dtype=torch.int32), torch.zeros(2, device="meta"), torch.zeros(2).to_sparse()):
+for good in (torch.zeros(2).as_subclass(Own), torch.zeros(1).expand(2), torch.zeros(4)[::2], torch.zeros(2)[:2]):
+    rows[1][3] = good
+    opt.step_grads(rows)
+conjugate = torch.ones(1, 2, dtype=torch.complex64).conj().imag
+for bad in (torch.zeros(2, dtype=torch.int32), torch.zeros(2, device="meta"), torch.zeros(2).to_sparse(), freed, shrunk,
+            torch.zeros([1] * 9), conjugate[0], torch.ones(2, dtype=torch.complex64), torch.zeros(2, 1).to_mkldnn(),
+            torch.nested.nested_tensor([torch.zeros(1), torch.zeros(1)]), torch.quantize_per_tensor(torch.zeros(2), 1, 0, torch.qint8)):
     rows[1][3] = bad
     try:
         opt.step_grads(rows)
-        raise SystemExit("accepted")
-    except (TypeError, ValueError):
-        pass
+        print("accepted", bad)
+    except (TypeError, ValueError) as error:
+        print(error)
+try:
+    suture.combine([torch.ones(1), conjugate[0, :1]], "sum")
+    print("accepted one element")
+except ValueError as error:
+    print(error)
+print(suture.combine([torch.ones(1), torch.ones(3)[1:2]], "sum"))
 print(hashlib.sha256(b"".join(p.detach().contiguous().numpy().tobytes() for p in net.parameters())).hexdigest())
 """
     )
-    runs = [subprocess.run([sys.executable, program, way], capture_output=True, text=True) for way in ("table", "methods")]
+    runs = [subprocess.run([sys.executable, program, way], capture_output=True, text=True) for way in ("functions", "methods")]
     assert all(r.returncode == 0 for r in runs), runs[1].stderr + runs[1].stdout
+    assert "through its functions in C" in runs[0].stderr and "through methods" in runs[1].stderr
     assert runs[0].stdout == runs[1].stdout
+    lines = runs[0].stdout.splitlines()
+    assert len(lines) == 14 and not any("accepted" in line for line in lines), runs[0].stdout
 
 
 def test_state_follows_its_tensor_when_groups_are_edited():
