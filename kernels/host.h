@@ -14,11 +14,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/* step.h is C11, where alignas is spelt so. */
-#ifndef _Alignas
-#define _Alignas alignas
-#endif
-
 extern "C" {
 #include "backend/backend.h"
 #include "optim/step.h"

@@ -17,9 +17,9 @@ extern "C" {
 typedef struct sut_context sut_context;
 
 typedef enum sut_backend {
-    SUT_BACKEND_AUTO = 0, /**< the best one that is available; today always the CPU */
+    SUT_BACKEND_AUTO = 0, /**< the CPU: memory of a GPU is for those who ask for it */
     SUT_BACKEND_CPU = 1,
-    SUT_BACKEND_CUDA = 2
+    SUT_BACKEND_CUDA = 2 /**< NVIDIA GPUs; see sut_context_create() */
 } sut_backend;
 
 /** Element types. Parameters and gradients may be any of them; states are f64 for f64 parameters and f32 otherwise. */
@@ -68,7 +68,13 @@ typedef struct sut_context_config {
     sut_allocator allocator; /**< default all NULL */
     sut_log_function log;    /**< default NULL: silent */
     void *log_user;
-    void *stream; /**< CUDA stream; ignored by the CPU back end */
+    void *stream; /**< CUDA: a cudaStream_t, default NULL (the default stream); ignored by the CPU back end */
+    /**
+     * CUDA: where device memory comes from, `allocate` and `release` (`resize` is not called), both or neither; default NULL:
+     * cudaMalloc. Called like `allocator`, with the context's device current. `allocate` returns memory aligned to 256 bytes;
+     * `release` is called after the stream has been waited for.
+     */
+    sut_allocator device_allocator;
 } sut_context_config;
 
 /** Fill in every default. `struct_size` is sizeof *config as the caller compiled it; use sut_context_config_init(). */

@@ -19,6 +19,10 @@
 /* Chunks are dealt to at most this many slices, whose sums are folded in order. A function of n alone. */
 #define SUT_MAX_SLICES 64
 
+/* Version of the table below and of all that its functions are given, the context included. A back end in a library of its
+ * own was built with the same number, which is part of the name of its entry (backend/cuda.h). */
+#define SUT_BACKEND_VERSION 2
+
 /* Where the elements are: tensors cut into chunks. `first_chunk` has n_tensors + 1 entries. */
 typedef struct sut_layout {
     int64_t n_tensors;
@@ -27,6 +31,7 @@ typedef struct sut_layout {
     const int64_t *first_chunk; /* running number of each tensor's first chunk */
     int64_t n_chunks;
     int64_t n_elements;
+    void *plan; /* what the back end keeps about it, see plan_create; NULL: nothing, or a plain array */
 } sut_layout;
 
 /* m rows over a layout: rows[i * n_tensors + k], NULL where absent (counts as zero). */
@@ -52,17 +57,70 @@ typedef struct sut_cone_measure {
     double dist2_M;           /* |p - u|_M^2 */
 } sut_cone_measure;
 
+/* What a metric holds, see scan_metric. */
+typedef struct sut_metric_scan {
+    int64_t bad;     /* first entry that is NaN or not positive; -1: there is none */
+    double value;    /* that entry */
+    double smallest; /* Inf where all are; of no use where one is bad */
+    bool frozen;     /* an entry is Inf where u is not 0 */
+} sut_metric_scan;
+
 struct sut_step_pass; /* optim/step.h */
 
-/* Every function returns SUT_OK, or an error of the device with its text in the context; the CPU's never fail. */
+/* What the library does for a back end that is not linked with it. */
+typedef struct sut_backend_host {
+    sut_status (*fail)(sut_context *ctx, sut_status status, const char *format, ...) SUT_PRINTF(3, 4);
+    void *(*alloc)(sut_context *ctx, size_t count, size_t size);
+    void (*free)(sut_context *ctx, void *memory);
+} sut_backend_host;
+
+/*
+ * Every function returns SUT_OK, or an error of the device with its text in the context; those of the CPU fail for want of
+ * memory only. Pointers to elements are memory of the back end; sums, weights and everything else of size m is the host's.
+ *
+ * A device does what it is asked for in order, and later. Functions that give something to the host wait for it.
+ */
 typedef struct sut_backend_ops {
     int version;
+
+    /* Only where the back end is a library of its own, else NULL. `open` fills in ctx->device; on failure the text is in the
+     * context, and `close` is called as after success. */
+    sut_status (*open)(sut_context *ctx, const sut_backend_host *host, const sut_context_config *config);
+    void (*close)(sut_context *ctx);
+    /* What is wrong with p as memory of this device, as the end of a sentence: "is host memory"; NULL: nothing. */
+    const char *(*pointer_fault)(sut_context *ctx, const void *p);
+    /* Everything that a layout of up to m rows needs on the device, and how many bytes that is. NULL is destroyed too. */
+    sut_status (*plan_create)(sut_context *ctx, const sut_layout *layout, int m, void **plan_out, size_t *bytes_out);
+    void (*plan_destroy)(sut_context *ctx, void *plan);
+
+    /* Scratch for passes of up to m rows; allocates, never called inside a step. */
+    sut_status (*reserve)(sut_context *ctx, int m);
+    /* Wait for all that was queued; what went wrong in it is returned here. */
+    sut_status (*synchronize)(sut_context *ctx);
+
+    /* Zeroed, aligned to 64 bytes at least; *out is NULL on failure. */
+    sut_status (*allocate)(sut_context *ctx, size_t size, void **out);
+    void (*release)(sut_context *ctx, void *memory);
+    sut_status (*upload)(sut_context *ctx, void *to, const void *host, size_t size);
+    sut_status (*download)(sut_context *ctx, void *host, const void *from, size_t size);
+    sut_status (*copy)(sut_context *ctx, void *to, const void *from, size_t size);
+    sut_status (*clear)(sut_context *ctx, void *to, size_t size);
+    /* n elements, f32 or f64. */
+    sut_status (*fill)(sut_context *ctx, void *to, int64_t n, sut_dtype dtype, double value);
+    /* Between f32 and either of the halves. */
+    sut_status (*convert)(sut_context *ctx, void *to, sut_dtype to_dtype, const void *from, sut_dtype from_dtype,
+                          int64_t n);
+
     /* K = G G^T, m*m doubles, both triangles. Not finite where a product overflowed or an entry is not finite. */
     sut_status (*gram)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, bool strict, double *K);
     /* Largest absolute value of each row; NaN if the row holds a NaN. */
     sut_status (*row_max)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, double *max_out);
     /* First element that is not finite in one array into *index_out; -1 if there is none. */
     sut_status (*find_nonfinite)(sut_context *ctx, const void *x, int64_t n, sut_dtype dtype, int64_t *index_out);
+
+    /* n entries of a metric, and of u, f32 or f64. */
+    sut_status (*scan_metric)(sut_context *ctx, const void *delta, const void *u, int64_t n, sut_dtype dtype,
+                              sut_metric_scan *scan);
 
     /* Plain arrays, layout of one tensor, f32 or f64, products in double throughout. `inverse` selects 1/delta; delta
      * NULL: M = I. u_scale multiplies u, rows->scale the rows. */
@@ -79,13 +137,19 @@ typedef struct sut_backend_ops {
                                const double *lambda, sut_cone_measure *measure);
 
     /* The triangle of [M^-1/2 G^T, M^1/2 p] (surgery/nnls.h) into R, (m + 1)^2, of p = u + M^-1 G^T lambda (NULL: u) on
-     * scaled rows and u as in cone_sums. One thread: for the rare case that cone_sums cannot resolve. */
+     * scaled rows and u as in cone_sums. For the rare case that cone_sums cannot resolve. */
     sut_status (*cone_factor)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
                               double u_scale, const void *delta, double delta_scale, const double *lambda, double *R);
 
     /* One pass of an optimizer step, see optim/step.h. */
     sut_status (*step)(sut_context *ctx, const struct sut_step_pass *pass);
 } sut_backend_ops;
+
+/* What is wrong with a pointer as memory of the back end, see above; the CPU takes any. */
+static inline const char *sut_pointer_fault(sut_context *ctx, const void *p)
+{
+    return ctx->ops->pointer_fault ? ctx->ops->pointer_fault(ctx, p) : NULL;
+}
 
 /* The CPU's table for one instruction set; NULL when the build or the processor lacks it. */
 const sut_backend_ops *sut_backend_cpu(sut_isa isa);

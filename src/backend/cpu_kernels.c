@@ -6,7 +6,7 @@
  * slices are then added in order. Slices and lanes depend on n alone, so the result has the same bits for any number of
  * threads.
  */
-#include "backend/backend.h"
+#include "backend/cpu.h"
 #include "backend/cpu_dots.h"
 #include "backend/half.h"
 #include "core/pool.h"
@@ -216,7 +216,18 @@ static sut_status cpu_step(sut_context *ctx, const sut_step_pass *pass)
 
 extern const sut_backend_ops SUT_TABLE_NAME(SUT_ISA_SUFFIX);
 const sut_backend_ops SUT_TABLE_NAME(SUT_ISA_SUFFIX) = {
-    .version = 1,
+    .version = SUT_BACKEND_VERSION,
+    .reserve = sut_cpu_reserve,
+    .synchronize = sut_cpu_synchronize,
+    .allocate = sut_cpu_allocate,
+    .release = sut_cpu_release,
+    .upload = sut_cpu_copy,
+    .download = sut_cpu_copy,
+    .copy = sut_cpu_copy,
+    .clear = sut_cpu_clear,
+    .fill = sut_cpu_fill,
+    .convert = sut_cpu_convert,
+    .scan_metric = sut_cpu_scan_metric,
     .gram = cpu_gram,
     .row_max = cpu_row_max,
     .find_nonfinite = cpu_find_nonfinite,

@@ -28,35 +28,37 @@ int sut_checkpoint_pieces(sut_optimizer *opt, int64_t tensor, bool parameters, s
     layout->number[1] = t->dtype;
     memcpy(layout->number + 2, t->shape, (size_t)t->n_dims * sizeof *t->shape);
 
-    int n = 0;
-    pieces[n++] =
-        (sut_piece){SUT_PIECE_LAYOUT, "suture.state.", "layout", SUT_FILE_I64, 1, &layout->size, layout->number};
-    pieces[n++] = (sut_piece){SUT_PIECE_STEP, "suture.state.", "step", SUT_FILE_I64, 0, NULL, &t->t};
     const sut_file_dtype own = t->dtype == SUT_DTYPE_F64 ? SUT_FILE_F64 : SUT_FILE_F32;
+    const char *const state = "suture.state.";
+    int n = 0;
+    pieces[n++] = (sut_piece){SUT_PIECE_LAYOUT, state, "layout", SUT_FILE_I64, 1, &layout->size, layout->number, true};
+    pieces[n++] = (sut_piece){SUT_PIECE_STEP, state, "step", SUT_FILE_I64, 0, NULL, &t->t, true};
     for (int slot = 0; slot < SUT_MAX_SLOTS; slot++)
         if (opt->slots >> slot & 1)
-            pieces[n++] = (sut_piece){SUT_PIECE_STATE,
-                                      "suture.state.",
-                                      opt->row->slot[slot],
-                                      own,
-                                      t->n_dims,
-                                      t->shape,
-                                      sut_optimizer_slot(opt, slot, tensor)};
+            pieces[n++] = (sut_piece){.kind = SUT_PIECE_STATE,
+                                      .prefix = state,
+                                      .slot = opt->row->slot[slot],
+                                      .dtype = own,
+                                      .n_dims = t->n_dims,
+                                      .shape = t->shape,
+                                      .data = sut_optimizer_slot(opt, slot, tensor)};
     if (opt->row->rule == SUT_RULE_NADAM)
-        pieces[n++] = (sut_piece){SUT_PIECE_STATE, "suture.state.", "mu_prod", SUT_FILE_F64, 0, NULL, &t->mu_prod};
+        pieces[n++] = (sut_piece){SUT_PIECE_STATE, state, "mu_prod", SUT_FILE_F64, 0, NULL, &t->mu_prod, true};
     if (!parameters)
         return n;
-    pieces[n++] = (sut_piece){SUT_PIECE_PARAMETER,           "suture.param", NULL,
-                              sut_file_dtype_of(t->dtype),   t->n_dims,      t->shape,
-                              opt->pass_tensor[tensor].param};
+    pieces[n++] = (sut_piece){.kind = SUT_PIECE_PARAMETER,
+                              .prefix = "suture.param",
+                              .dtype = sut_file_dtype_of(t->dtype),
+                              .n_dims = t->n_dims,
+                              .shape = t->shape,
+                              .data = opt->pass_tensor[tensor].param};
     if (t->dtype == SUT_DTYPE_BF16 || t->dtype == SUT_DTYPE_F16)
-        pieces[n++] = (sut_piece){SUT_PIECE_PARAMETER,
-                                  "suture.master",
-                                  NULL,
-                                  SUT_FILE_F32,
-                                  t->n_dims,
-                                  t->shape,
-                                  sut_optimizer_slot(opt, SUT_MAX_SLOTS, tensor)};
+        pieces[n++] = (sut_piece){.kind = SUT_PIECE_PARAMETER,
+                                  .prefix = "suture.master",
+                                  .dtype = SUT_FILE_F32,
+                                  .n_dims = t->n_dims,
+                                  .shape = t->shape,
+                                  .data = sut_optimizer_slot(opt, SUT_MAX_SLOTS, tensor)};
     return n;
 }
 

@@ -46,7 +46,8 @@ typedef struct sut_piece {
     sut_file_dtype dtype;
     int n_dims;
     const int64_t *shape;
-    void *data; /* in the optimizer; of the layout: in `layout` */
+    void *data;   /* in the optimizer; of the layout: in `layout` */
+    bool is_host; /* else memory of the back end */
 } sut_piece;
 
 /* Fill in `layout` and the pieces of a tensor; the number of pieces. */

@@ -373,7 +373,7 @@ static sut_status copy_extra_texts(loading *l)
     return SUT_OK;
 }
 
-/* --- stage three: nothing here can fail ----------------------------------------------------------------------------- */
+/* --- stage three: nothing here can fail, a device that is lost apart ---------------------------------------------------- */
 
 static void take_over_state(loading *l)
 {
@@ -388,7 +388,7 @@ static void take_over_state(loading *l)
     opt->seed = l->seed;
 }
 
-static void take_over(loading *l)
+static sut_status take_over(loading *l)
 {
     sut_optimizer *opt = l->opt;
     for (int64_t k = 0; k < opt->n_tensors; k++) {
@@ -399,8 +399,10 @@ static void take_over(loading *l)
             if (!is_wanted(l, &pieces[j]))
                 continue;
             const sut_safetensors_entry *entry = find_piece(l, k, &pieces[j]);
-            if (entry->size > 0)
+            if (entry->size > 0 && pieces[j].is_host)
                 memcpy(pieces[j].data, entry->data, entry->size);
+            else if (entry->size > 0)
+                SUT_TRY(l->ctx->ops->upload(l->ctx, pieces[j].data, entry->data, entry->size));
         }
     }
     if (!l->config.only_parameters)
@@ -421,6 +423,7 @@ static void take_over(loading *l)
         }
         l->texts = NULL;
     }
+    return SUT_OK;
 }
 
 static sut_status load(loading *l, const void *bytes, size_t size)
@@ -433,8 +436,7 @@ static sut_status load(loading *l, const void *bytes, size_t size)
         SUT_TRY(read_settings(l));
     SUT_TRY(check_extra_tensors(l));
     SUT_TRY(copy_extra_texts(l));
-    take_over(l);
-    return SUT_OK;
+    return take_over(l);
 }
 
 static sut_status begin(loading *l, sut_optimizer *opt, const char *what, const sut_checkpoint_config *config)

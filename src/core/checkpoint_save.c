@@ -1,6 +1,7 @@
 /*
  * Saving: everything that goes into a state file is listed, the header is made, the checksum taken over header and data,
- * and the bytes are written to a file or to memory. Data go from the optimizer to the file without a copy.
+ * and the bytes are written to a file or to memory. Data go from the optimizer to the file without a copy; those of a device
+ * go through a buffer of the longest piece, once for the checksum and once for the file.
  */
 #include "core/checkpoint.h"
 #include "core/crc64.h"
@@ -16,6 +17,7 @@ typedef struct saving {
     sut_checkpoint_config config;
     sut_safetensors_item *items;
     int64_t n_items;
+    void *staging; /* for items that are not the host's; NULL: there are none */
     char *names;
     sut_tensor_layout *layouts;
     int64_t n_losses;
@@ -29,6 +31,7 @@ typedef struct saving {
 static void release(saving *s)
 {
     sut_free(s->ctx, s->items);
+    sut_free(s->ctx, s->staging);
     sut_free(s->ctx, s->names);
     sut_free(s->ctx, s->layouts);
     sut_free(s->ctx, s->own.entries);
@@ -63,18 +66,24 @@ static sut_status list_tensors(saving *s)
             char full[SUT_PIECE_NAME_MAX];
             sut_piece_name(opt, k, &pieces[j], full);
             memcpy(name, full, strlen(full) + 1);
-            s->items[s->n_items++] =
-                (sut_safetensors_item){name, pieces[j].dtype, pieces[j].n_dims, pieces[j].shape, pieces[j].data, 0};
+            s->items[s->n_items++] = (sut_safetensors_item){
+                .name = name,
+                .dtype = pieces[j].dtype,
+                .n_dims = pieces[j].n_dims,
+                .shape = pieces[j].shape,
+                .data = pieces[j].data,
+                .on_device = !pieces[j].is_host && s->ctx->backend != SUT_BACKEND_CPU,
+            };
             name += strlen(full) + 1;
         }
     }
     s->n_losses = opt->config.n_losses;
-    s->items[s->n_items++] =
-        (sut_safetensors_item){"suture.surgery.kept_weights", SUT_FILE_F64, 1, &s->n_losses, opt->algebra.kept_weights, 0};
+    s->items[s->n_items++] = (sut_safetensors_item){
+        "suture.surgery.kept_weights", SUT_FILE_F64, 1, &s->n_losses, opt->algebra.kept_weights, 0, false};
     for (int k = 0; k < s->config.n_tensors; k++) {
         const sut_extra_tensor *t = &s->config.tensors[k];
         s->items[s->n_items++] =
-            (sut_safetensors_item){t->name, sut_file_dtype_of(t->dtype), t->n_dims, t->shape, t->data, 0};
+            (sut_safetensors_item){t->name, sut_file_dtype_of(t->dtype), t->n_dims, t->shape, t->data, 0, false};
     }
     return SUT_OK;
 }
@@ -120,17 +129,44 @@ static sut_status list_texts(saving *s)
     return SUT_OK;
 }
 
+static sut_status make_staging(saving *s)
+{
+    size_t largest = 0;
+    for (int64_t k = 0; k < s->n_items; k++)
+        if (s->items[k].on_device && s->items[k].size > largest)
+            largest = s->items[k].size;
+    if (largest == 0)
+        return SUT_OK;
+    s->staging = sut_alloc(s->ctx, largest, 1);
+    if (!s->staging)
+        SUT_FAIL(s->ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for a copy of the longest tensor (%zu bytes)", largest);
+    return SUT_OK;
+}
+
+/* An item's bytes in memory of the host, valid until the next call. */
+static sut_status bytes_of(saving *s, const sut_safetensors_item *item, const void **bytes_out)
+{
+    *bytes_out = item->on_device ? s->staging : item->data;
+    if (item->on_device && item->size > 0)
+        SUT_TRY(s->ctx->ops->download(s->ctx, s->staging, item->data, item->size));
+    return SUT_OK;
+}
+
 /* The digits were written as zeros, just as they are to be taken. */
-static void enter_checksum(saving *s)
+static sut_status enter_checksum(saving *s)
 {
     sut_crc64 crc;
     sut_crc64_begin(&crc);
     sut_crc64_add(&crc, s->header, s->header_size);
-    for (int64_t k = 0; k < s->n_items; k++)
-        sut_crc64_add(&crc, s->items[k].data, s->items[k].size);
+    for (int64_t k = 0; k < s->n_items; k++) {
+        const void *bytes;
+        SUT_TRY(bytes_of(s, &s->items[k], &bytes));
+        sut_crc64_add(&crc, bytes, s->items[k].size);
+    }
     char digits[SUT_CHECKSUM_DIGITS + 1];
     (void)snprintf(digits, sizeof digits, "%016llx", (unsigned long long)sut_crc64_end(&crc));
     memcpy(s->header + SUT_CHECKSUM_AT, digits, SUT_CHECKSUM_DIGITS);
+    return SUT_OK;
 }
 
 static sut_status prepare(saving *s, sut_optimizer *opt, const sut_checkpoint_config *config)
@@ -144,8 +180,8 @@ static sut_status prepare(saving *s, sut_optimizer *opt, const sut_checkpoint_co
     SUT_TRY(list_texts(s));
     SUT_TRY(sut_safetensors_header(s->ctx, s->items, s->n_items, s->texts, (int64_t)s->own.n + s->config.n_texts,
                                    &s->header, &s->header_size, &s->data_size));
-    enter_checksum(s);
-    return SUT_OK;
+    SUT_TRY(make_staging(s));
+    return enter_checksum(s);
 }
 
 static sut_status write_file(saving *s, const char *path)
@@ -153,8 +189,15 @@ static sut_status write_file(saving *s, const char *path)
     sut_file_writer writer;
     SUT_TRY(sut_file_begin(&writer, s->ctx, path));
     SUT_TRY(sut_file_append(&writer, s->header, s->header_size));
-    for (int64_t k = 0; k < s->n_items; k++)
-        SUT_TRY(sut_file_append(&writer, s->items[k].data, s->items[k].size));
+    for (int64_t k = 0; k < s->n_items; k++) {
+        const void *bytes;
+        const sut_status status = bytes_of(s, &s->items[k], &bytes);
+        if (status != SUT_OK) {
+            sut_file_abandon(&writer);
+            return status;
+        }
+        SUT_TRY(sut_file_append(&writer, bytes, s->items[k].size));
+    }
     return sut_file_commit(&writer);
 }
 
@@ -170,9 +213,17 @@ static sut_status write_memory(saving *s, void **data_out, size_t *size_out)
     memcpy(at, s->header, s->header_size);
     at += s->header_size;
     for (int64_t k = 0; k < s->n_items; k++) {
-        if (s->items[k].size > 0)
-            memcpy(at, s->items[k].data, s->items[k].size);
-        at += s->items[k].size;
+        const sut_safetensors_item *const t = &s->items[k];
+        sut_status status = SUT_OK;
+        if (t->size > 0 && !t->on_device)
+            memcpy(at, t->data, t->size);
+        else if (t->size > 0)
+            status = s->ctx->ops->download(s->ctx, at, t->data, t->size);
+        if (status != SUT_OK) {
+            sut_free(s->ctx, bytes);
+            return status;
+        }
+        at += t->size;
     }
     *data_out = bytes;
     *size_out = (size_t)(at - bytes);

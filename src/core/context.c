@@ -3,8 +3,9 @@
  */
 #include "core/internal.h"
 
-#include "backend/backend.h"
+#include "backend/cuda.h"
 #include "core/pool.h"
+#include "core/utf8.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -120,6 +121,20 @@ static void warn_about_blas(sut_context *ctx)
                 kernel);
 }
 
+/* What a failure says is in ctx->error. One thread: nothing n-dimensional is done on the host. */
+static sut_status open_cuda(sut_context *ctx, const sut_context_config *config)
+{
+    static const sut_backend_host host = {sut_fail, sut_alloc, sut_free};
+    const sut_cuda_library *library;
+    char why[sizeof ctx->error];
+    const sut_status status = sut_backend_cuda_load(&library, &ctx->library, why, sizeof why);
+    if (status != SUT_OK)
+        SUT_FAIL(ctx, status, "context: no CUDA back end: %s", why);
+    ctx->n_threads = 1;
+    ctx->ops = library->ops;
+    return ctx->ops->open(ctx, &host, config);
+}
+
 sut_status sut_context_create(sut_context **ctx_out, const sut_context_config *config)
 {
     if (!ctx_out)
@@ -132,9 +147,6 @@ sut_status sut_context_create(sut_context **ctx_out, const sut_context_config *c
 
     if ((unsigned)complete.backend > SUT_BACKEND_CUDA)
         return refuse(&complete, SUT_ERROR_INVALID_ARGUMENT, "context: backend is not a value of sut_backend");
-    if (complete.backend == SUT_BACKEND_CUDA)
-        return refuse(&complete, SUT_ERROR_BACKEND,
-                      "context: this build has no CUDA back end; ask for SUT_BACKEND_AUTO or SUT_BACKEND_CPU");
     if ((unsigned)complete.isa > SUT_ISA_AVX512)
         return refuse(&complete, SUT_ERROR_INVALID_ARGUMENT, "context: isa is not a value of sut_isa");
     if (complete.n_threads != SUT_THREADS_AUTO && (complete.n_threads < 1 || complete.n_threads > 1024))
@@ -144,6 +156,9 @@ sut_status sut_context_create(sut_context **ctx_out, const sut_context_config *c
     if (hooks != 0 && hooks != 3)
         return refuse(&complete, SUT_ERROR_INVALID_ARGUMENT,
                       "context: allocator must give all of allocate, resize and release, or none");
+    if (!complete.device_allocator.allocate != !complete.device_allocator.release)
+        return refuse(&complete, SUT_ERROR_INVALID_ARGUMENT,
+                      "context: device_allocator must give both of allocate and release, or neither");
     if (hooks == 0)
         complete.allocator = (sut_allocator){default_allocate, default_resize, default_release, NULL};
 
@@ -160,7 +175,7 @@ sut_status sut_context_create(sut_context **ctx_out, const sut_context_config *c
     if (!ctx)
         return SUT_ERROR_OUT_OF_MEMORY;
     *ctx = start;
-    ctx->backend = SUT_BACKEND_CPU;
+    ctx->backend = complete.backend == SUT_BACKEND_CUDA ? SUT_BACKEND_CUDA : SUT_BACKEND_CPU;
     ctx->isa = isa;
     ctx->n_threads = complete.n_threads == SUT_THREADS_AUTO ? processors() : complete.n_threads;
     if (ctx->n_threads > 1024)
@@ -169,6 +184,16 @@ sut_status sut_context_create(sut_context **ctx_out, const sut_context_config *c
     ctx->log = complete.log;
     ctx->log_user = complete.log_user;
     ctx->ops = ops;
+    if (ctx->backend == SUT_BACKEND_CUDA) {
+        const sut_status status = open_cuda(ctx, &complete);
+        if (status != SUT_OK) {
+            (void)refuse(&complete, status, ctx->error);
+            sut_context_destroy(ctx);
+            return status;
+        }
+        *ctx_out = ctx;
+        return SUT_OK;
+    }
     ctx->pool = sut_pool_create(ctx, ctx->n_threads);
     if (!ctx->pool) {
         sut_context_destroy(ctx);
@@ -183,6 +208,9 @@ void sut_context_destroy(sut_context *ctx)
 {
     if (!ctx)
         return;
+    if (ctx->ops && ctx->ops->close)
+        ctx->ops->close(ctx);
+    sut_backend_cuda_unload(ctx->library);
     sut_pool_destroy(ctx, ctx->pool);
     sut_free(ctx, ctx->scratch);
     sut_free(ctx, ctx->loaded_text);
@@ -211,6 +239,19 @@ const char *sut_context_last_error(const sut_context *ctx)
     return ctx ? ctx->error : "";
 }
 
+static void look_for_cuda(sut_capability_report *report)
+{
+    const sut_cuda_library *library;
+    void *handle;
+    char why[1024] = "";
+    report->has_cuda =
+        sut_backend_cuda_load(&library, &handle, why, sizeof why) == SUT_OK && library->probe(why, sizeof why);
+    sut_backend_cuda_unload(handle);
+    if (!report->has_cuda)
+        (void)snprintf(report->cuda_reason, sizeof report->cuda_reason, "%s", why);
+    sut_utf8_repair(report->cuda_reason);
+}
+
 sut_status sut_capabilities(sut_capability_report *report)
 {
     if (!report)
@@ -222,8 +263,7 @@ sut_status sut_capabilities(sut_capability_report *report)
     memset(&full, 0, sizeof full);
     full.struct_size = size;
     full.version = sut_version();
-    full.has_cuda = 0;
-    (void)snprintf(full.cuda_reason, sizeof full.cuda_reason, "this version of Suture has no CUDA back end");
+    look_for_cuda(&full);
     full.best_isa = sut_backend_cpu_best_isa();
     (void)snprintf(full.blas, sizeof full.blas, "%s", openblas_get_config());
     (void)snprintf(full.blas_kernel, sizeof full.blas_kernel, "%s", openblas_get_corename());

@@ -33,6 +33,8 @@ struct sut_context {
     void *log_user;
     struct sut_pool *pool;
     const struct sut_backend_ops *ops; /* the n-dimensional passes, see backend/backend.h */
+    void *device;                      /* the back end's own; NULL on the CPU */
+    void *library;                     /* that the back end came from; NULL: this one */
     double *scratch;                   /* lanes and partial sums of the passes, see sut_backend_reserve() */
     size_t scratch_size;               /* doubles */
     char *loaded_text;                 /* texts lent by the last load */

@@ -3,7 +3,6 @@
  */
 #include "optim/optimizer.h"
 
-#include "backend/half.h"
 #include "core/utf8.h"
 #include "surgery/surgery.h"
 
@@ -262,32 +261,16 @@ static void start_algebra(sut_optimizer *opt)
         a->f64_elements = a->f64_elements && (!opt->tensor[k].count || opt->layout_dtype[k] == SUT_DTYPE_F64);
 }
 
-static void load_master(const sut_optimizer *opt, int64_t k)
-{
-    const sut_pass_tensor *const p = &opt->pass_tensor[k];
-    if (p->theta == p->param)
-        return;
-    const uint16_t *const from = p->param;
-    float *const to = p->theta;
-    if (opt->tensor[k].dtype == SUT_DTYPE_BF16)
-        for (int64_t j = 0; j < opt->tensor[k].count; ++j)
-            to[j] = sut_from_bf16(from[j]);
-    else
-        for (int64_t j = 0; j < opt->tensor[k].count; ++j)
-            to[j] = sut_from_f16(from[j]);
-}
-
-void sut_optimizer_store_parameters(sut_optimizer *opt)
+/* The master copies of low-precision parameters, from these. */
+static sut_status load_masters(const sut_optimizer *opt)
 {
     for (int64_t k = 0; k < opt->n_tensors; ++k) {
         const sut_pass_tensor *const p = &opt->pass_tensor[k];
-        if (p->theta == p->param)
-            continue;
-        const float *const from = p->theta;
-        uint16_t *const to = p->param;
-        for (int64_t j = 0; j < opt->tensor[k].count; ++j)
-            to[j] = opt->tensor[k].dtype == SUT_DTYPE_BF16 ? sut_to_bf16(from[j]) : sut_to_f16(from[j]);
+        const sut_optimizer_tensor *const t = &opt->tensor[k];
+        if (p->theta != p->param)
+            SUT_TRY(opt->ctx->ops->convert(opt->ctx, p->theta, SUT_DTYPE_F32, p->param, t->dtype, t->count));
     }
+    return SUT_OK;
 }
 
 static void *take(sut_context *ctx, sut_optimizer *opt, size_t count, size_t size)
@@ -331,7 +314,7 @@ static bool copy_names(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
 }
 
 /* State slots and master copies: one allocation, each tensor's part aligned. */
-static bool make_state(sut_context *ctx, sut_optimizer *opt)
+static sut_status make_state(sut_context *ctx, sut_optimizer *opt)
 {
     size_t total = 0;
     for (int pass = 0; pass < 2; ++pass) {
@@ -347,7 +330,7 @@ static bool make_state(sut_context *ctx, sut_optimizer *opt)
                                      SUT_SLOT_ALIGNMENT * SUT_SLOT_ALIGNMENT;
                 if (pass == 0) {
                     if (__builtin_add_overflow(total, bytes, &total))
-                        return false;
+                        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "the bytes of the optimizer state overflow 64 bits");
                     continue;
                 }
                 if (master)
@@ -358,29 +341,39 @@ static bool make_state(sut_context *ctx, sut_optimizer *opt)
             }
         if (pass == 0) {
             opt->state_bytes = total;
-            opt->state_memory = sut_alloc(ctx, total, 1);
-            if (!opt->state_memory)
-                return false;
+            const sut_status status = ctx->ops->allocate(ctx, total, &opt->state_memory);
+            if (status == SUT_ERROR_OUT_OF_MEMORY)
+                SUT_FAIL(ctx, status, "no memory for %zu bytes of optimizer state", total);
+            SUT_TRY(status);
         }
     }
-    return true;
+    return SUT_OK;
 }
 
 /* Adagrad's accumulator starts at a value of its own. */
-static void fill_state(sut_optimizer *opt)
+static sut_status fill_state(sut_optimizer *opt)
 {
     for (int64_t k = 0; k < opt->n_tensors; ++k) {
+        const sut_optimizer_tensor *const t = &opt->tensor[k];
         opt->tensor[k].mu_prod = 1;
-        const double start = opt->group[opt->tensor[k].group].initial_accumulator_value;
+        const double start = opt->group[t->group].initial_accumulator_value;
         if (opt->row->rule != SUT_RULE_ADAGRAD || start == 0)
             continue;
-        for (int64_t j = 0; j < opt->tensor[k].count; ++j) {
-            if (opt->tensor[k].dtype == SUT_DTYPE_F64)
-                ((double *)opt->pass_tensor[k].state[0])[j] = start;
-            else
-                ((float *)opt->pass_tensor[k].state[0])[j] = (float)start;
-        }
+        SUT_TRY(opt->ctx->ops->fill(opt->ctx, opt->pass_tensor[k].state[0], t->count,
+                                    t->dtype == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32, start));
     }
+    return SUT_OK;
+}
+
+/* Back ends with memory of their own take no other. */
+static sut_status check_memory(sut_context *ctx, const sut_optimizer *opt)
+{
+    for (int64_t k = 0; k < opt->n_tensors; ++k) {
+        const char *const fault = opt->tensor[k].count ? sut_pointer_fault(ctx, opt->pass_tensor[k].param) : NULL;
+        if (fault)
+            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "the data of tensor \"%s\" %s", opt->tensor[k].name, fault);
+    }
+    return SUT_OK;
 }
 
 static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer_config *c)
@@ -431,18 +424,21 @@ static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
     }
     if (elements == 0)
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "there are no parameters: every tensor is empty");
-    opt->layout =
-        (sut_layout){(int64_t)n, opt->layout_count, opt->layout_dtype, opt->first_chunk, opt->first_chunk[n], elements};
+    opt->layout = (sut_layout){
+        (int64_t)n, opt->layout_count, opt->layout_dtype, opt->first_chunk, opt->first_chunk[n], elements, NULL};
     start_algebra(opt);
     SUT_TRY(check_names(ctx, opt));
     SUT_TRY(check_groups_f32(opt, &opt->config));
     SUT_TRY(check_overlaps(ctx, opt));
+    SUT_TRY(check_memory(ctx, opt));
     opt->slots = sut_optimizer_needed_slots(opt->row, opt->group, opt->n_groups);
-    if (!make_state(ctx, opt))
-        SUT_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of optimizer state", opt->state_bytes);
-    fill_state(opt);
-    for (size_t k = 0; k < n; ++k)
-        load_master(opt, (int64_t)k);
+    SUT_TRY(make_state(ctx, opt));
+    SUT_TRY(fill_state(opt));
+    SUT_TRY(load_masters(opt));
+    size_t plan_bytes = 0;
+    if (ctx->ops->plan_create)
+        SUT_TRY(ctx->ops->plan_create(ctx, &opt->layout, c->n_losses, &opt->layout.plan, &plan_bytes));
+    opt->workspace_bytes += plan_bytes;
     int64_t bad, index;
     SUT_TRY(sut_step_find_bad_parameter(ctx, &opt->layout, opt->pass_tensor, &bad, &index));
     if (bad >= 0)
@@ -526,7 +522,10 @@ void sut_optimizer_destroy(sut_optimizer *opt)
     void *const parts[] = {opt->group,       opt->tensor,      opt->pass_tensor, opt->layout_count, opt->layout_dtype,
                            opt->first_chunk, opt->setting,     opt->setting_t,   opt->range,        opt->algebra.gram,
                            opt->algebra.K,   opt->span,        opt->algebra.R,   opt->algebra.work, opt->algebra.sums,
-                           opt->names,       opt->tensor_name, opt->loss_name,   opt->state_memory};
+                           opt->names,       opt->tensor_name, opt->loss_name};
+    if (ctx->ops->plan_destroy)
+        ctx->ops->plan_destroy(ctx, opt->layout.plan);
+    ctx->ops->release(ctx, opt->state_memory);
     for (size_t k = 0; k < sizeof parts / sizeof *parts; ++k)
         sut_free(ctx, parts[k]);
     sut_free(ctx, opt);
@@ -645,7 +644,5 @@ sut_status sut_optimizer_parameters_changed(sut_optimizer *opt)
             SUT_FAIL(opt->ctx, SUT_ERROR_NOT_FINITE, "parameter \"%s\" is NaN or Inf at index %lld",
                      opt->tensor[k].name, (long long)index);
     }
-    for (int64_t k = 0; k < opt->n_tensors; ++k)
-        load_master(opt, k);
-    return SUT_OK;
+    return load_masters(opt);
 }

@@ -65,7 +65,7 @@ struct sut_optimizer {
     char **loss_name;   /* m, or NULL */
     char *names;        /* storage of all names */
     unsigned slots;     /* slots that exist */
-    void *state_memory; /* all slots and masters */
+    void *state_memory; /* all slots and masters, in the memory of the back end */
     size_t state_bytes, workspace_bytes;
     int64_t t, skipped;
     uint64_t seed; /* of the context when this optimizer was created, or of the state that was loaded */
@@ -104,9 +104,6 @@ sut_status sut_hyper_check_f32(sut_context *ctx, const sut_method_row *row, cons
 
 /* The method's row; NULL for an unknown value. */
 const sut_method_row *sut_method_find(sut_optimizer_method method);
-
-/* Refresh the caller's low-precision parameters from the masters (after a load). */
-void sut_optimizer_store_parameters(sut_optimizer *opt);
 
 /* Lowest-level view of a slot: NULL where the slot does not exist. Slot SUT_MAX_SLOTS is the master copy. */
 void *sut_optimizer_slot(sut_optimizer *opt, int slot, int64_t tensor);

@@ -28,6 +28,7 @@ static bool meets_parameter(const sut_optimizer *opt, const void *begin, size_t 
 
 static sut_status check_gradients(sut_optimizer *opt, const void *const *grads)
 {
+    const bool own_memory = opt->ctx->ops->pointer_fault != NULL;
     for (int i = 0; i < opt->config.n_losses; ++i)
         for (int64_t k = 0; k < opt->n_tensors; ++k) {
             const void *const g = grads[(int64_t)i * opt->n_tensors + k];
@@ -41,6 +42,10 @@ static sut_status check_gradients(sut_optimizer *opt, const void *const *grads)
             if (meets_parameter(opt, g, (size_t)opt->tensor[k].count * size))
                 SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT,
                          "the gradient of loss %d in tensor \"%s\" overlaps a parameter", i, opt->tensor[k].name);
+            const char *const fault = own_memory ? sut_pointer_fault(opt->ctx, g) : NULL;
+            if (fault)
+                SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "the gradient of loss %d in tensor \"%s\" %s", i,
+                         opt->tensor[k].name, fault);
         }
     return SUT_OK;
 }
@@ -76,6 +81,9 @@ static sut_status check_arrays(sut_optimizer *opt, const void *const *arrays, co
         if (meets_parameter(opt, arrays[k], count * own))
             SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" overlaps a parameter", what,
                      opt->tensor[k].name);
+        const char *const fault = sut_pointer_fault(opt->ctx, arrays[k]);
+        if (fault)
+            SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "%s of tensor \"%s\" %s", what, opt->tensor[k].name, fault);
     }
     return SUT_OK;
 }
@@ -437,11 +445,14 @@ sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, cons
 }
 
 /* Absent tensors propose nothing. */
-static void clear_absent(const sut_optimizer *opt, void *const *out)
+static sut_status clear_absent(const sut_optimizer *opt, void *const *out)
 {
-    for (int64_t k = 0; out && k < opt->n_tensors; ++k)
+    for (int64_t k = 0; out && k < opt->n_tensors; ++k) {
+        const size_t size = (size_t)opt->tensor[k].count * (opt->tensor[k].dtype == SUT_DTYPE_F64 ? 8 : 4);
         if (out[k] && !opt->pass_tensor[k].present)
-            memset(out[k], 0, (size_t)opt->tensor[k].count * (opt->tensor[k].dtype == SUT_DTYPE_F64 ? 8 : 4));
+            SUT_TRY(opt->ctx->ops->clear(opt->ctx, out[k], size));
+    }
+    return SUT_OK;
 }
 
 sut_status sut_optimizer_direction(sut_optimizer *opt, const void *const *grads, const double *losses,
@@ -477,8 +488,7 @@ sut_status sut_optimizer_direction(sut_optimizer *opt, const void *const *grads,
     SUT_TRY(opt->ctx->ops->step(opt->ctx, &pass));
     for (int64_t k = 0; k < opt->n_tensors; ++k)
         opt->pass_tensor[k].setting = NULL;
-    clear_absent(opt, a_out);
-    return SUT_OK;
+    return clear_absent(opt, a_out);
 }
 
 sut_status sut_optimizer_propose(sut_optimizer *opt, const void *const *grads, const double *losses, void *const *u_out,
@@ -493,11 +503,10 @@ sut_status sut_optimizer_propose(sut_optimizer *opt, const void *const *grads, c
     prepare(opt);
     const step_outputs outputs = {u_out, inverse_metric_out, NULL, NULL};
     SUT_TRY(run_pass(opt, grads, sut_algebra_next(&opt->algebra), &outputs));
-    clear_absent(opt, u_out);
-    clear_absent(opt, inverse_metric_out);
     opt->pending = true;
     opt->solved = false;
-    return SUT_OK;
+    SUT_TRY(clear_absent(opt, u_out));
+    return clear_absent(opt, inverse_metric_out);
 }
 
 /* How p is to be formed, if that is not settled yet. */
@@ -521,7 +530,7 @@ sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *grads, v
     SUT_TRY(solve(opt, grads));
     const step_outputs outputs = {NULL, NULL, p_out, NULL};
     SUT_TRY(run_pass(opt, grads, sut_algebra_measure(&opt->algebra), &outputs));
-    clear_absent(opt, p_out);
+    SUT_TRY(clear_absent(opt, p_out));
     if (report) {
         sut_report full;
         sut_report_init(&full);

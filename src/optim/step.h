@@ -12,6 +12,13 @@
 /* Bytes of a rule's constants at most. */
 #define SUT_RULE_CONSTANTS 160
 
+/* The GPU's files are C++, which has its own word for it. */
+#ifdef __cplusplus
+#define SUT_ALIGNED(bytes) alignas(bytes)
+#else
+#define SUT_ALIGNED(bytes) _Alignas(bytes)
+#endif
+
 /* The rules, one per header in optim/rules/; several methods may share one (adam, adamw). */
 typedef enum sut_rule {
     SUT_RULE_SGD = 0,
@@ -28,8 +35,8 @@ typedef enum sut_rule {
 typedef struct sut_rule_setting {
     sut_rule rule;
     int flags; /* compile-time flags of the rule header */
-    _Alignas(16) unsigned char f32[SUT_RULE_CONSTANTS];
-    _Alignas(16) unsigned char f64[SUT_RULE_CONSTANTS];
+    SUT_ALIGNED(16) unsigned char f32[SUT_RULE_CONSTANTS];
+    SUT_ALIGNED(16) unsigned char f64[SUT_RULE_CONSTANTS];
 } sut_rule_setting;
 
 typedef struct sut_pass_tensor {

@@ -84,7 +84,8 @@ typedef struct sut_safetensors_item {
     int n_dims;
     const int64_t *shape;
     const void *data;
-    size_t size; /* out: bytes */
+    size_t size;    /* out: bytes */
+    bool on_device; /* for the caller's use: carried along when items are put into order */
 } sut_safetensors_item;
 
 typedef struct sut_safetensors_text {

@@ -71,10 +71,16 @@ static sut_status check_arrays(sut_context *ctx, const void *const *grads, int m
                      sut_dtype_size(dtype));
         if (out && sut_overlap(grads[i], size, out, size))
             SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: out overlaps grads[%d]", i);
+        const char *const fault = sut_pointer_fault(ctx, grads[i]);
+        if (fault)
+            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: grads[%d] %s", i, fault);
     }
     if ((uintptr_t)out % sut_dtype_size(dtype) != 0)
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: out is not aligned to its %zu-byte elements",
                  sut_dtype_size(dtype));
+    const char *const fault = out ? sut_pointer_fault(ctx, out) : NULL;
+    if (fault)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "surgery: out %s", fault);
     return SUT_OK;
 }
 

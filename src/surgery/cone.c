@@ -87,10 +87,14 @@ static sut_status check_arrays(sut_context *ctx, const void *const *grads, int m
     const size_t one = sut_dtype_size(dtype), size = (size_t)n * one;
     const void *const plain[3] = {u, metric, p};
     static const char *const plain_name[3] = {"u", "metric", "p"};
-    for (int k = 0; k < 3; ++k)
+    for (int k = 0; k < 3; ++k) {
         if (plain[k] && (uintptr_t)plain[k] % one != 0)
             SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: %s is not aligned to its %zu-byte elements", plain_name[k],
                      one);
+        const char *const fault = plain[k] ? sut_pointer_fault(ctx, plain[k]) : NULL;
+        if (fault)
+            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: %s %s", plain_name[k], fault);
+    }
     for (int i = 0; i < m; ++i) {
         if (!grads[i])
             SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: grads[%d] is NULL", i);
@@ -99,6 +103,9 @@ static sut_status check_arrays(sut_context *ctx, const void *const *grads, int m
                      one);
         if (p && sut_overlap(grads[i], size, p, size))
             SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: p overlaps grads[%d]", i);
+        const char *const fault = sut_pointer_fault(ctx, grads[i]);
+        if (fault)
+            SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: grads[%d] %s", i, fault);
     }
     if (p && metric && sut_overlap(metric, size, p, size))
         SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "cone: p overlaps metric");
@@ -107,25 +114,19 @@ static sut_status check_arrays(sut_context *ctx, const void *const *grads, int m
     return SUT_OK;
 }
 
-static double element(const void *x, sut_dtype dtype, int64_t k)
-{
-    return dtype == SUT_DTYPE_F32 ? (double)((const float *)x)[k] : ((const double *)x)[k];
-}
-
 /* delta_j > 0, Inf allowed. The smallest entry sets its scale: M^-1 then has entries up to 2, and no sum overflows. */
 static sut_status check_metric(projection *q)
 {
-    double smallest = INFINITY;
-    for (int64_t k = 0; q->metric && k < q->n; ++k) {
-        const double delta = element(q->metric, q->dtype, k);
-        if (isnan(delta))
-            SUT_FAIL(q->ctx, SUT_ERROR_NOT_FINITE, "cone: metric is NaN at index %lld", (long long)k);
-        if (!(delta > 0.0))
-            SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_RANGE, "cone: metric is %g at index %lld; it must be positive", delta,
-                     (long long)k);
-        smallest = sut_min2(smallest, delta);
-        q->frozen = q->frozen || (isinf(delta) && element(q->u, q->dtype, k) != 0.0);
-    }
+    sut_metric_scan scan = {.bad = -1, .smallest = INFINITY};
+    if (q->metric)
+        SUT_TRY(q->ctx->ops->scan_metric(q->ctx, q->metric, q->u, q->n, q->dtype, &scan));
+    if (scan.bad >= 0 && isnan(scan.value))
+        SUT_FAIL(q->ctx, SUT_ERROR_NOT_FINITE, "cone: metric is NaN at index %lld", (long long)scan.bad);
+    if (scan.bad >= 0)
+        SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_RANGE, "cone: metric is %g at index %lld; it must be positive", scan.value,
+                 (long long)scan.bad);
+    const double smallest = scan.smallest;
+    q->frozen = scan.frozen;
     q->delta_exponent = isinf(smallest) ? 0 : sut_exponent(smallest);
     q->delta_scale = sut_exp2i(q->delta_exponent < -1022 ? 1022 : -q->delta_exponent);
     if (q->delta_exponent < -1022) /* subnormal */
@@ -529,14 +530,15 @@ static bool is_infeasible(const projection *q, const sut_cone_config *config, co
 }
 
 /* u is inside, or nothing can be done about it: p = u, same bits. */
-static sut_cone_kind leave(projection *q, candidate *c)
+static sut_status leave(projection *q, candidate *c, sut_cone_kind *kind)
 {
     memset(c, 0, sizeof *c);
     memcpy(c->measure.s, q->sums.b, sizeof c->measure.s);
     c->measure.pp = q->sums.uu;
+    *kind = SUT_CONE_UNCHANGED;
     if (q->p && q->p != q->u)
-        memcpy(q->p, q->u, (size_t)q->n * sut_dtype_size(q->dtype));
-    return SUT_CONE_UNCHANGED;
+        SUT_TRY(q->ctx->ops->copy(q->ctx, q->p, q->u, (size_t)q->n * sut_dtype_size(q->dtype)));
+    return SUT_OK;
 }
 
 static sut_status project(projection *q, const sut_cone_config *config, candidate *c, sut_cone_kind *kind)
@@ -546,10 +548,8 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
     bool inside = true;
     for (int i = 0; i < q->m; ++i)
         inside = inside && (q->d[i] == 0.0 || q->sums.b[i] >= -config->feas_tol * q->d[i] * norm_u);
-    if (inside) {
-        *kind = leave(q, c);
-        return SUT_OK;
-    }
+    if (inside)
+        return leave(q, c, kind);
     SUT_TRY(find_multipliers(q, zero, c));
     bool some = false, vanishes = false;
     for (int i = 0; i < q->m; ++i)
@@ -557,7 +557,7 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
     if (some && distance(q, c) > SUT_NOT_THE_PROJECTION)
         SUT_TRY(find_by_factor(q, c, &vanishes));
     if (!some) { /* violated by less than the tolerance of the solver, or in frozen coordinates alone */
-        *kind = leave(q, c);
+        SUT_TRY(leave(q, c, kind));
         if (is_infeasible(q, config, c))
             *kind = SUT_CONE_INFEASIBLE;
         return SUT_OK;
@@ -577,27 +577,30 @@ static sut_status project(projection *q, const sut_cone_config *config, candidat
         const sut_cone_measure unrounded = c->measure;
         const bool in_place = q->p == q->u;
         void *copy = NULL;
+        sut_status status = SUT_OK;
         if (config->strict && in_place) { /* a second attempt needs u again */
-            copy = sut_alloc(q->ctx, (size_t)q->n, sut_dtype_size(q->dtype));
-            if (!copy)
-                SUT_FAIL(q->ctx, SUT_ERROR_OUT_OF_MEMORY,
-                         "cone: no memory for a copy of u, which strict mode in place needs");
-            memcpy(copy, q->u, (size_t)q->n * sut_dtype_size(q->dtype));
+            const size_t size = (size_t)q->n * sut_dtype_size(q->dtype);
+            status = q->ctx->ops->allocate(q->ctx, size, &copy);
+            if (status == SUT_ERROR_OUT_OF_MEMORY)
+                SUT_FAIL(q->ctx, status, "cone: no memory for a copy of u, which strict mode in place needs");
+            SUT_TRY(status);
+            status = q->ctx->ops->copy(q->ctx, copy, q->u, size);
             q->u = copy;
         }
-        sut_status status = store(q, c);
+        if (status == SUT_OK)
+            status = store(q, c);
         if (status == SUT_OK && config->strict && c->measure.pp > 1e-20 * q->sums.uu && !all_inside(q, c->measure.s))
             status = store_strict(q, c);
         if (in_place && !copy) { /* measured against p itself */
             c->measure.dist2 = unrounded.dist2;
             c->measure.dist2_M = unrounded.dist2_M;
         }
-        sut_free(q->ctx, copy);
+        q->ctx->ops->release(q->ctx, copy);
         SUT_TRY(status);
     }
     if (zero_allowed && c->measure.pp <= 1e-20 * q->sums.uu) {
         if (q->p)
-            memset(q->p, 0, (size_t)q->n * sut_dtype_size(q->dtype));
+            SUT_TRY(q->ctx->ops->clear(q->ctx, q->p, (size_t)q->n * sut_dtype_size(q->dtype)));
         memset(c->measure.s, 0, sizeof c->measure.s);
         c->measure.pp = 0.0;
         c->measure.dist2 = q->sums.uu;

@@ -39,7 +39,7 @@ static void arrays_begin(arrays *a, int m, int n_tensors, const int64_t *count, 
             a->data[i * n_tensors + k] = a->memory[i * n_tensors + k];
         }
     }
-    a->layout = (sut_layout){n_tensors, a->count, a->dtype, a->first_chunk, a->first_chunk[n_tensors], n};
+    a->layout = (sut_layout){n_tensors, a->count, a->dtype, a->first_chunk, a->first_chunk[n_tensors], n, NULL};
 }
 
 static void arrays_end(arrays *a)
