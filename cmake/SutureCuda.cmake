@@ -1,6 +1,7 @@
-# Tests of the CUDA back end that need no GPU: the .cu files are compiled by the host's C++ compiler and run by the execution
-# layer in tests/cuda/exec; nvcc, where there is one, compiles them for real. Included by tests/CMakeLists.txt. What is
-# missing is said at configure time, and shows as a skipped test.
+# Tests of the CUDA back end that need no GPU: the files of kernels/ are compiled by the host's C++ compiler into a
+# libsuture_cuda that is run by the execution layer in tests/cuda/exec; libsuture opens it as it opens the real one. nvcc, where
+# there is one, compiles them for real. Included by tests/CMakeLists.txt. What is missing is said at configure time, and shows
+# as a skipped test.
 
 include(CheckLanguage)
 check_language(CXX)
@@ -18,18 +19,25 @@ function(suture_skipped_test name reason)
 endfunction()
 
 if(NOT CMAKE_CXX_COMPILER)
-    foreach(name exec passes solvers nvcc)
+    foreach(name exec passes context solvers nvcc)
         suture_skipped_test(cuda.${name} "no C++ compiler was found")
     endforeach()
     return()
 endif()
 enable_language(CXX)
 
-add_library(suture_exec STATIC "${cuda_tests}/exec/fiber.cpp" "${cuda_tests}/exec/grid.cpp"
+# The libraries lie side by side, so that each finds the other where it was loaded from.
+set(cuda_directory "${PROJECT_BINARY_DIR}/cuda")
+function(suture_cuda_library target)
+    add_library(${target} SHARED ${ARGN})
+    target_compile_features(${target} PUBLIC cxx_std_17)
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${cuda_directory}")
+endfunction()
+
+suture_cuda_library(suture_exec "${cuda_tests}/exec/fiber.cpp" "${cuda_tests}/exec/grid.cpp"
     "${cuda_tests}/exec/runtime.cpp")
 target_include_directories(suture_exec PUBLIC "${cuda_tests}/exec" "${cuda_tests}")
 target_link_libraries(suture_exec PUBLIC suture_build)
-target_compile_features(suture_exec PUBLIC cxx_std_17)
 # "#pragma unroll" is nvcc's. GCC fears for arrays of m entries when m could be 0, which no caller allows.
 target_compile_options(suture_exec PUBLIC -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
@@ -38,25 +46,45 @@ function(suture_cuda_sources)
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
 endfunction()
 
-# The back end as the execution layer runs it. Contraction is off, as in nvcc's build.
+# The back end as the execution layer runs it, under the name that libsuture looks for. Contraction is off, as in nvcc's
+# build.
 file(GLOB kernel_sources CONFIGURE_DEPENDS "${cuda_kernels}/*.cu")
+file(GLOB host_sources CONFIGURE_DEPENDS "${cuda_kernels}/*.cpp")
 suture_cuda_sources(${kernel_sources})
-add_library(suture_cuda_exec STATIC ${kernel_sources} "${cuda_tests}/twin.cpp")
-target_include_directories(suture_cuda_exec PUBLIC "${PROJECT_SOURCE_DIR}")
-target_link_libraries(suture_cuda_exec PUBLIC suture_exec suture_static suture::openblas Threads::Threads m)
+suture_cuda_library(suture_cuda_exec ${kernel_sources} ${host_sources})
+target_include_directories(suture_cuda_exec PRIVATE "${PROJECT_SOURCE_DIR}")
+target_link_libraries(suture_cuda_exec PRIVATE suture_exec ${CMAKE_DL_LIBS})
+set_target_properties(suture_cuda_exec PROPERTIES OUTPUT_NAME suture_cuda VERSION ${PROJECT_VERSION}
+    SOVERSION ${SUTURE_SOVERSION} CXX_VISIBILITY_PRESET hidden)
 
-# suture_cuda_test(NAME SOURCE): tests/cuda/SOURCE, run by the execution layer.
-function(suture_cuda_test name source)
-    suture_cuda_sources("${cuda_tests}/${source}")
-    add_executable(test_cuda_${name} "${cuda_tests}/${source}")
-    target_link_libraries(test_cuda_${name} PRIVATE ${ARGN})
-    add_test(NAME cuda.${name} COMMAND test_cuda_${name})
-    set_tests_properties(cuda.${name} PROPERTIES LABELS cuda TIMEOUT 300)
+# cuBLAS, answered by OpenBLAS.
+suture_cuda_library(suture_exec_cublas "${cuda_tests}/exec/cublas.cpp")
+target_link_libraries(suture_exec_cublas PRIVATE suture_exec suture::openblas)
+set_target_properties(suture_exec_cublas PROPERTIES OUTPUT_NAME cublas SOVERSION 13)
+add_dependencies(suture_cuda_exec suture_exec_cublas)
+
+# suture_cuda_run(NAME COMMAND...): a test of the execution layer's libsuture_cuda.
+function(suture_cuda_run name)
+    add_test(NAME cuda.${name} COMMAND ${ARGN})
+    set_tests_properties(cuda.${name} PROPERTIES LABELS cuda TIMEOUT 300
+        ENVIRONMENT "SUTURE_CUDA_LIBRARY=$<TARGET_FILE:suture_cuda_exec>")
 endfunction()
 
-suture_cuda_test(exec test_exec.cu suture_exec)
-suture_cuda_test(passes test_passes.cu suture_cuda_exec)
-suture_cuda_test(solvers test_solvers.cu suture_cuda_exec)
+# suture_cuda_test(NAME SOURCES...): tests/cuda/SOURCES, a program of its own.
+function(suture_cuda_test name)
+    list(TRANSFORM ARGN PREPEND "${cuda_tests}/")
+    add_executable(test_cuda_${name} ${ARGN})
+    target_include_directories(test_cuda_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_link_libraries(test_cuda_${name} PRIVATE suture_exec suture_static suture::openblas Threads::Threads m
+        ${CMAKE_DL_LIBS})
+    add_dependencies(test_cuda_${name} suture_cuda_exec)
+    suture_cuda_run(${name} test_cuda_${name})
+endfunction()
+
+suture_cuda_sources("${cuda_tests}/test_exec.cu" "${cuda_tests}/test_solvers.cu")
+suture_cuda_test(exec test_exec.cu)
+suture_cuda_test(passes test_passes.cpp twin.cpp)
+suture_cuda_test(solvers test_solvers.cu)
 
 if(SUTURE_NVCC)
     add_test(NAME cuda.nvcc COMMAND sh "${cuda_tests}/nvcc.sh" "${SUTURE_NVCC}" "${PROJECT_SOURCE_DIR}"

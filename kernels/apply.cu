@@ -22,8 +22,8 @@ struct plan {
     const void *given; /* p itself */
 };
 
-SUT_DEVICE plan plan_of(const sut_cuda_tensor *tensor, const sut_cuda_setting *setting, const sut_cuda_control *control,
-                        bool writes)
+SUT_GPU plan plan_of(const sut_cuda_tensor *tensor, const sut_cuda_setting *setting, const sut_cuda_control *control,
+                     bool writes)
 {
     const int update = control->update;
     plan s;
@@ -45,31 +45,15 @@ SUT_DEVICE plan plan_of(const sut_cuda_tensor *tensor, const sut_cuda_setting *s
 
 /* p where the rule does not form it itself. */
 template <class Real, bool FEW>
-SUT_DEVICE void form_update(const sut_cuda_args &args, const plan &s, const piece &p, const few_rows<Real> &g,
-                            elements<Real> *b)
+SUT_GPU void form_update(const sut_cuda_args &args, const plan &s, const piece &p, const few_rows<Real> &g,
+                         elements<Real> *b)
 {
-    const sut_cuda_control *const control = args.control;
-    if (s.given) {
+    if (s.given)
         b->p = load_own<Real>(s.given, p.tensor->own, p.at, p.left);
-        return;
-    }
-    if (!s.multipliers) {
+    else if (s.multipliers)
+        add_multipliers<Real, FEW>(args, p, g, args.control->update == SUT_UPDATE_NATURAL, b);
+    else
         b->p = zeros<Real>();
-        return;
-    }
-    /* p = (u + chi/D) + chi'/D: what is left of the cancellation in the first sum is repaired by the second. */
-    const bool natural = control->update == SUT_UPDATE_NATURAL;
-    double more[SUT_CUDA_EACH] = {0};
-    if (control->corrected)
-        combine<Real, FEW>(args, p, g, control->correction, more);
-#pragma unroll
-    for (int e = 0; e < SUT_CUDA_EACH; ++e) {
-        const double inverse = natural ? (double)b->inverse.x[e] : 1.0;
-        double x = (double)b->u.x[e] + b->chi[e] * inverse;
-        if (control->corrected)
-            x = x + more[e] * inverse;
-        b->p.x[e] = (Real)x;
-    }
 }
 
 /* FORMS: p may be other than the rule's own u or p, or is asked for. The ordinary step does without. */
@@ -85,7 +69,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) apply_kernel(const sut_cuda_
         clear_totals(total, args.n_sums);
     const int64_t end = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x + 1);
     for (int64_t c = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x); c < end; ++c) {
-        const sut_cuda_chunk chunk = args.chunks[c];
+        const sut_cuda_chunk chunk = chunk_of(args, c);
         const sut_cuda_tensor *const tensor = &args.tensors[chunk.tensor];
         if (!tensor->present)
             continue;

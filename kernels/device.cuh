@@ -25,9 +25,9 @@
     type *const name = reinterpret_cast<type *>(sut_dynamic)
 #endif
 
-#define SUT_DEVICE static __device__ __forceinline__
+#define SUT_GPU static __device__ __forceinline__
 #define SUT_MEMBER __device__ __forceinline__
-#define SUT_DEVICE_SPECIAL __device__ __forceinline__ /* specialisations take their linkage from the template */
+#define SUT_GPU_SPECIAL __device__ __forceinline__ /* specialisations take their linkage from the template */
 
 namespace
 {
@@ -37,7 +37,7 @@ template <class Real> struct four {
     Real x[SUT_CUDA_EACH];
 };
 
-template <class Real> SUT_DEVICE four<Real> zeros()
+template <class Real> SUT_GPU four<Real> zeros()
 {
     four<Real> r;
 #pragma unroll
@@ -46,14 +46,23 @@ template <class Real> SUT_DEVICE four<Real> zeros()
     return r;
 }
 
+template <class Real> SUT_GPU four<Real> ones()
+{
+    four<Real> r;
+#pragma unroll
+    for (int e = 0; e < SUT_CUDA_EACH; ++e)
+        r.x[e] = 1;
+    return r;
+}
+
 /* Vector loads are taken where the address suits them; tested, not assumed: rows are wherever the caller put them. */
-SUT_DEVICE bool is_aligned(const void *p, unsigned bytes)
+SUT_GPU bool is_aligned(const void *p, unsigned bytes)
 {
     return (reinterpret_cast<uintptr_t>(p) & (bytes - 1)) == 0;
 }
 
 /* Elements at..at+3 of an array: f32, f64, and either of the halves. */
-template <class Real> SUT_DEVICE four<Real> load_f32(const void *base, int64_t at, int left)
+template <class Real> SUT_GPU four<Real> load_f32(const void *base, int64_t at, int left)
 {
     const float *const from = static_cast<const float *>(base) + at;
     four<Real> r;
@@ -68,7 +77,7 @@ template <class Real> SUT_DEVICE four<Real> load_f32(const void *base, int64_t a
     return r;
 }
 
-SUT_DEVICE four<double> load_f64(const void *base, int64_t at, int left)
+SUT_GPU four<double> load_f64(const void *base, int64_t at, int left)
 {
     const double *const from = static_cast<const double *>(base) + at;
     four<double> r;
@@ -83,7 +92,7 @@ SUT_DEVICE four<double> load_f64(const void *base, int64_t at, int left)
     return r;
 }
 
-template <class Real> SUT_DEVICE four<Real> load_half(const void *base, bool bf16, int64_t at, int left)
+template <class Real> SUT_GPU four<Real> load_half(const void *base, bool bf16, int64_t at, int left)
 {
     const uint16_t *const from = static_cast<const uint16_t *>(base) + at;
     uint16_t bits[SUT_CUDA_EACH];
@@ -103,7 +112,7 @@ template <class Real> SUT_DEVICE four<Real> load_half(const void *base, bool bf1
     return r;
 }
 
-template <class Real> SUT_DEVICE void store_f32(void *base, int64_t at, int left, const four<Real> &r)
+template <class Real> SUT_GPU void store_f32(void *base, int64_t at, int left, const four<Real> &r)
 {
     float *const to = static_cast<float *>(base) + at;
     if (left >= SUT_CUDA_EACH && is_aligned(to, 16)) {
@@ -117,7 +126,7 @@ template <class Real> SUT_DEVICE void store_f32(void *base, int64_t at, int left
             to[e] = (float)r.x[e];
 }
 
-SUT_DEVICE void store_f64(void *base, int64_t at, int left, const four<double> &r)
+SUT_GPU void store_f64(void *base, int64_t at, int left, const four<double> &r)
 {
     double *const to = static_cast<double *>(base) + at;
     if (left >= SUT_CUDA_EACH && is_aligned(to, 16)) {
@@ -132,7 +141,7 @@ SUT_DEVICE void store_f64(void *base, int64_t at, int left, const four<double> &
             to[e] = r.x[e];
 }
 
-template <class Real> SUT_DEVICE void store_half(void *base, bool bf16, int64_t at, int left, const four<Real> &r)
+template <class Real> SUT_GPU void store_half(void *base, bool bf16, int64_t at, int left, const four<Real> &r)
 {
     uint16_t *const to = static_cast<uint16_t *>(base) + at;
     uint16_t bits[SUT_CUDA_EACH];
@@ -151,21 +160,21 @@ template <class Real> SUT_DEVICE void store_half(void *base, bool bf16, int64_t 
 }
 
 /* theta, state, outputs: f32 where the arithmetic is f32; f64 arithmetic also serves f32 tensors in careful passes. */
-template <class Real> SUT_DEVICE four<Real> load_own(const void *base, int own, int64_t at, int left);
-template <> SUT_DEVICE_SPECIAL four<float> load_own<float>(const void *base, int, int64_t at, int left)
+template <class Real> SUT_GPU four<Real> load_own(const void *base, int own, int64_t at, int left);
+template <> SUT_GPU_SPECIAL four<float> load_own<float>(const void *base, int, int64_t at, int left)
 {
     return load_f32<float>(base, at, left);
 }
-template <> SUT_DEVICE_SPECIAL four<double> load_own<double>(const void *base, int own, int64_t at, int left)
+template <> SUT_GPU_SPECIAL four<double> load_own<double>(const void *base, int own, int64_t at, int left)
 {
     return own == SUT_DTYPE_F64 ? load_f64(base, at, left) : load_f32<double>(base, at, left);
 }
 
-SUT_DEVICE void store_own(void *base, int, int64_t at, int left, const four<float> &r)
+SUT_GPU void store_own(void *base, int, int64_t at, int left, const four<float> &r)
 {
     store_f32(base, at, left, r);
 }
-SUT_DEVICE void store_own(void *base, int own, int64_t at, int left, const four<double> &r)
+SUT_GPU void store_own(void *base, int own, int64_t at, int left, const four<double> &r)
 {
     if (own == SUT_DTYPE_F64)
         store_f64(base, at, left, r);
@@ -174,15 +183,26 @@ SUT_DEVICE void store_own(void *base, int own, int64_t at, int left, const four<
 }
 
 /* Gradients, in any type. */
-template <class Real> SUT_DEVICE four<Real> load(const void *base, int dtype, int64_t at, int left)
+template <class Real> SUT_GPU four<Real> load(const void *base, int dtype, int64_t at, int left)
 {
     if (dtype == SUT_DTYPE_BF16 || dtype == SUT_DTYPE_F16)
         return load_half<Real>(base, dtype == SUT_DTYPE_BF16, at, left);
     return load_own<Real>(base, dtype, at, left);
 }
 
+/* One of them. */
+SUT_GPU double load_one(const void *base, int dtype, int64_t at)
+{
+    switch (dtype) {
+    case SUT_DTYPE_F64: return static_cast<const double *>(base)[at];
+    case SUT_DTYPE_BF16: return (double)sut_from_bf16(static_cast<const uint16_t *>(base)[at]);
+    case SUT_DTYPE_F16: return (double)sut_from_f16(static_cast<const uint16_t *>(base)[at]);
+    default: return (double)static_cast<const float *>(base)[at];
+    }
+}
+
 /* First chunk of slice s: the same cut as on the CPU. */
-SUT_DEVICE int64_t slice_begin(int64_t n_chunks, int n_slices, int s)
+SUT_GPU int64_t slice_begin(int64_t n_chunks, int n_slices, int s)
 {
     const int64_t q = n_chunks / n_slices, r = n_chunks % n_slices;
     return q * s + (s < r ? s : r);

@@ -12,7 +12,7 @@ template <class Real> __global__ void __launch_bounds__(SUT_CUDA_THREADS) fused_
     const few_rows<Real> none = {};
     const int64_t end = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x + 1);
     for (int64_t c = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x); c < end; ++c) {
-        const sut_cuda_chunk chunk = args.chunks[c];
+        const sut_cuda_chunk chunk = chunk_of(args, c);
         const sut_cuda_tensor *const tensor = &args.tensors[chunk.tensor];
         if (!tensor->present)
             continue;

@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) gram_kernel(const sut_cuda_a
     const int64_t end = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x + 1);
     double sum[TILE] = {0};
     for (int64_t c = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x); c < end; ++c) {
-        const sut_cuda_chunk chunk = args.chunks[c];
+        const sut_cuda_chunk chunk = chunk_of(args, c);
         if constexpr (FEW) {
             for (int strip = 0; strip < chunk.count; strip += SUT_CUDA_STRIP) {
                 few_rows<Real> g;

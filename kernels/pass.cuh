@@ -15,7 +15,7 @@ enum { PANEL = 2 };
 
 /* Rows of a strip: in registers where there are few, else from memory each time. */
 template <class Real, bool FEW>
-SUT_DEVICE four<Real> row(const sut_cuda_args &args, const piece &p, const few_rows<Real> &g, int i)
+SUT_GPU four<Real> row(const sut_cuda_args &args, const piece &p, const few_rows<Real> &g, int i)
 {
     if (FEW) {
         four<Real> r = g.row[0];
@@ -30,8 +30,8 @@ SUT_DEVICE four<Real> row(const sut_cuda_args &args, const piece &p, const few_r
 
 /* sum_i w_i g_i in double, in the order of the rows; rows of weight 0 could only add zeros. */
 template <class Real, bool FEW>
-SUT_DEVICE void combine(const sut_cuda_args &args, const piece &p, const few_rows<Real> &g, const double *w,
-                        double (&sum)[SUT_CUDA_EACH])
+SUT_GPU void combine(const sut_cuda_args &args, const piece &p, const few_rows<Real> &g, const double *w,
+                     double (&sum)[SUT_CUDA_EACH])
 {
 #pragma unroll
     for (int e = 0; e < SUT_CUDA_EACH; ++e)
@@ -49,8 +49,8 @@ SUT_DEVICE void combine(const sut_cuda_args &args, const piece &p, const few_row
 
 /* The combined gradient as the rule takes it, coupled decay included. */
 template <class Real, bool FEW>
-SUT_DEVICE four<Real> direction(const sut_cuda_args &args, const piece &p, const few_rows<Real> &g,
-                                const sut_cuda_setting *setting, const four<Real> &theta)
+SUT_GPU four<Real> direction(const sut_cuda_args &args, const piece &p, const few_rows<Real> &g,
+                             const sut_cuda_setting *setting, const four<Real> &theta)
 {
     if (!args.direct && !args.weighted)
         return zeros<Real>();
@@ -87,8 +87,26 @@ SUT_DEVICE four<Real> direction(const sut_cuda_args &args, const piece &p, const
     return a;
 }
 
+/* p = (u + chi/D) + chi'/D: what is left of the cancellation in the first sum is repaired by the second. chi is in `b`. */
+template <class Real, bool FEW>
+SUT_GPU void add_multipliers(const sut_cuda_args &args, const piece &p, const few_rows<Real> &g, bool natural,
+                             elements<Real> *b)
+{
+    double more[SUT_CUDA_EACH] = {0};
+    if (args.control->corrected)
+        combine<Real, FEW>(args, p, g, args.control->correction, more);
+#pragma unroll
+    for (int e = 0; e < SUT_CUDA_EACH; ++e) {
+        const double inverse = natural ? (double)b->inverse.x[e] : 1.0;
+        double x = (double)b->u.x[e] + b->chi[e] * inverse;
+        if (args.control->corrected)
+            x = x + more[e] * inverse;
+        b->p.x[e] = (Real)x;
+    }
+}
+
 /* Nothing beyond the end of a chunk has a share in a sum. */
-template <class Real> SUT_DEVICE four<Real> mask(const four<Real> &x, int left)
+template <class Real> SUT_GPU four<Real> mask(const four<Real> &x, int left)
 {
     four<Real> r;
 #pragma unroll
@@ -97,7 +115,7 @@ template <class Real> SUT_DEVICE four<Real> mask(const four<Real> &x, int left)
     return r;
 }
 
-template <class Real> SUT_DEVICE four<Real> times(const four<Real> &x, Real factor)
+template <class Real> SUT_GPU four<Real> times(const four<Real> &x, Real factor)
 {
     four<Real> r;
 #pragma unroll
@@ -108,7 +126,7 @@ template <class Real> SUT_DEVICE four<Real> times(const four<Real> &x, Real fact
 
 /* v . (D u) where u is not 0: a coordinate with D = Inf does not move and has no share. */
 template <class Real>
-SUT_DEVICE double dot_length(const four<Real> &v, const four<Real> &u, const four<Real> &D, bool strict)
+SUT_GPU double dot_length(const four<Real> &v, const four<Real> &u, const four<Real> &D, bool strict)
 {
     if (strict) {
         double sum = 0;
@@ -125,7 +143,7 @@ SUT_DEVICE double dot_length(const four<Real> &v, const four<Real> &u, const fou
 }
 
 /* |x - y|^2. */
-template <class Real> SUT_DEVICE double distance(const four<Real> &x, const four<Real> &y, bool strict)
+template <class Real> SUT_GPU double distance(const four<Real> &x, const four<Real> &y, bool strict)
 {
     if (strict) {
         four<double> wide;
@@ -142,8 +160,7 @@ template <class Real> SUT_DEVICE double distance(const four<Real> &x, const four
 }
 
 /* theta, and the caller's low-precision copy of it. */
-template <class Real>
-SUT_DEVICE void store_theta(const sut_cuda_tensor *tensor, const piece &p, const four<Real> &theta)
+template <class Real> SUT_GPU void store_theta(const sut_cuda_tensor *tensor, const piece &p, const four<Real> &theta)
 {
     store_own(tensor->theta, tensor->own, p.at, p.left, theta);
     if (tensor->param != tensor->theta)
@@ -155,8 +172,8 @@ SUT_DEVICE void store_theta(const sut_cuda_tensor *tensor, const piece &p, const
  * metric behind them. v and w are what each thread put aside for itself.
  */
 template <class Real>
-SUT_DEVICE void add_tiles(const sut_cuda_args &args, const sut_cuda_chunk &chunk, int panel, const Real *v,
-                          const Real *w, double *scratch, double *total)
+SUT_GPU void add_tiles(const sut_cuda_args &args, const sut_cuda_chunk &chunk, int panel, const Real *v, const Real *w,
+                       double *scratch, double *total)
 {
     const bool strict = args.strict != 0;
     for (int r = 0; r < args.m; r += SUT_CUDA_FEW)
@@ -198,7 +215,7 @@ SUT_DEVICE void add_tiles(const sut_cuda_args &args, const sut_cuda_chunk &chunk
 }
 
 /* Put four numbers aside for add_tiles(): neighbours in memory belong to neighbouring threads. */
-template <class Real> SUT_DEVICE void put_aside(Real *to, int strip_in_panel, const four<Real> &x)
+template <class Real> SUT_GPU void put_aside(Real *to, int strip_in_panel, const four<Real> &x)
 {
 #pragma unroll
     for (int e = 0; e < SUT_CUDA_EACH; ++e)

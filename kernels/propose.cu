@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) propose_kernel(const sut_cud
         clear_totals(total, args.n_sums);
     const int64_t end = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x + 1);
     for (int64_t c = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x); c < end; ++c) {
-        const sut_cuda_chunk chunk = args.chunks[c];
+        const sut_cuda_chunk chunk = chunk_of(args, c);
         const sut_cuda_tensor *const tensor = &args.tensors[chunk.tensor];
         if (!tensor->present)
             continue;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) propose_kernel(const sut_cud
             if (!fused && tensor->u_out)
                 store_own(tensor->u_out, tensor->own, p.at, p.left, b.u);
             if (!fused && tensor->inverse_out)
-                store_own(tensor->inverse_out, tensor->own, p.at, p.left, b.inverse);
+                store_own(tensor->inverse_out, tensor->own, p.at, p.left, args.euclidean ? ones<Real>() : b.inverse);
             if (!sums)
                 continue;
 

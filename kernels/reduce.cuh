@@ -13,7 +13,7 @@ namespace
 
 enum { WARPS = SUT_CUDA_THREADS / 32 };
 
-SUT_DEVICE double warp_sum(double x)
+SUT_GPU double warp_sum(double x)
 {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2)
@@ -22,7 +22,7 @@ SUT_DEVICE double warp_sum(double x)
 }
 
 /* x . y of four elements: products in f32 unless `strict`; the sum of four goes to double. */
-SUT_DEVICE double dot(const four<float> &x, const four<float> &y, bool strict)
+SUT_GPU double dot(const four<float> &x, const four<float> &y, bool strict)
 {
     if (strict)
         return ((double)x.x[0] * (double)y.x[0] + (double)x.x[1] * (double)y.x[1]) +
@@ -30,13 +30,13 @@ SUT_DEVICE double dot(const four<float> &x, const four<float> &y, bool strict)
     return (double)((x.x[0] * y.x[0] + x.x[1] * y.x[1]) + (x.x[2] * y.x[2] + x.x[3] * y.x[3]));
 }
 
-SUT_DEVICE double dot(const four<double> &x, const four<double> &y, bool)
+SUT_GPU double dot(const four<double> &x, const four<double> &y, bool)
 {
     return (x.x[0] * y.x[0] + x.x[1] * y.x[1]) + (x.x[2] * y.x[2] + x.x[3] * y.x[3]);
 }
 
 /* (w x) . y: the metric's product is taken first, in double where the sums are. */
-SUT_DEVICE double dot_metric(const four<float> &x, const four<float> &w, const four<float> &y, bool strict)
+SUT_GPU double dot_metric(const four<float> &x, const four<float> &w, const four<float> &y, bool strict)
 {
     if (strict) {
         double sum[SUT_CUDA_EACH];
@@ -49,7 +49,7 @@ SUT_DEVICE double dot_metric(const four<float> &x, const four<float> &w, const f
                     ((x.x[2] * w.x[2]) * y.x[2] + (x.x[3] * w.x[3]) * y.x[3]));
 }
 
-SUT_DEVICE double dot_metric(const four<double> &x, const four<double> &w, const four<double> &y, bool)
+SUT_GPU double dot_metric(const four<double> &x, const four<double> &w, const four<double> &y, bool)
 {
     return ((x.x[0] * w.x[0]) * y.x[0] + (x.x[1] * w.x[1]) * y.x[1]) +
            ((x.x[2] * w.x[2]) * y.x[2] + (x.x[3] * w.x[3]) * y.x[3]);
@@ -60,7 +60,7 @@ SUT_DEVICE double dot_metric(const four<double> &x, const four<double> &w, const
  * negative. `scratch` has room for WARPS * COUNT doubles.
  */
 template <int COUNT, class Place>
-SUT_DEVICE void add_to_block(const double (&x)[COUNT], Place place, double *scratch, double *total)
+SUT_GPU void add_to_block(const double (&x)[COUNT], Place place, double *scratch, double *total)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
@@ -99,7 +99,7 @@ struct place_tile {
     }
 };
 
-SUT_DEVICE void clear_totals(double *total, int n_sums)
+SUT_GPU void clear_totals(double *total, int n_sums)
 {
     for (int k = (int)threadIdx.x; k < n_sums; k += SUT_CUDA_THREADS)
         total[k] = 0;
@@ -107,7 +107,7 @@ SUT_DEVICE void clear_totals(double *total, int n_sums)
 }
 
 /* Hands in a block's totals; the last block folds all slices into args.sums. */
-SUT_DEVICE void finish_sums(const sut_cuda_args &args, const double *total)
+SUT_GPU void finish_sums(const sut_cuda_args &args, const double *total)
 {
     SUT_SHARED(unsigned, ticket, 1);
     for (int k = (int)threadIdx.x; k < args.n_sums; k += SUT_CUDA_THREADS)

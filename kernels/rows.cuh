@@ -18,13 +18,13 @@ struct piece {
     int left;   /* how many of its elements exist, 0 or less: none */
 };
 
-SUT_DEVICE const void *row_of(const sut_cuda_args &args, int64_t tensor, int i)
+SUT_GPU const void *row_of(const sut_cuda_args &args, int64_t tensor, int i)
 {
     return args.rows[(int64_t)i * args.n_tensors + tensor];
 }
 
 /* Row i, zeros where it is absent. */
-template <class Real> SUT_DEVICE four<Real> load_row(const sut_cuda_args &args, const piece &p, int i)
+template <class Real> SUT_GPU four<Real> load_row(const sut_cuda_args &args, const piece &p, int i)
 {
     const void *const from = row_of(args, p.tensor_index, i);
     if (!from || p.left <= 0)
@@ -44,7 +44,7 @@ template <class Real> struct few_rows {
     four<Real> row[SUT_CUDA_FEW];
 };
 
-template <class Real> SUT_DEVICE void load_few(const sut_cuda_args &args, const piece &p, few_rows<Real> *g)
+template <class Real> SUT_GPU void load_few(const sut_cuda_args &args, const piece &p, few_rows<Real> *g)
 {
 #pragma unroll
     for (int i = 0; i < SUT_CUDA_FEW; ++i)
@@ -54,7 +54,7 @@ template <class Real> SUT_DEVICE void load_few(const sut_cuda_args &args, const 
 /* Lower triangle of the products of few rows, a full tile of which the upper half stays 0. */
 enum { TILE = SUT_CUDA_FEW * SUT_CUDA_FEW };
 
-template <class Real> SUT_DEVICE void add_triangle(const few_rows<Real> &g, int m, bool strict, double (&sum)[TILE])
+template <class Real> SUT_GPU void add_triangle(const few_rows<Real> &g, int m, bool strict, double (&sum)[TILE])
 {
 #pragma unroll
     for (int i = 0; i < SUT_CUDA_FEW; ++i)
@@ -65,8 +65,7 @@ template <class Real> SUT_DEVICE void add_triangle(const few_rows<Real> &g, int 
 }
 
 template <class Real>
-SUT_DEVICE void add_metric_triangle(const few_rows<Real> &g, const four<Real> &w, int m, bool strict,
-                                    double (&sum)[TILE])
+SUT_GPU void add_metric_triangle(const few_rows<Real> &g, const four<Real> &w, int m, bool strict, double (&sum)[TILE])
 {
 #pragma unroll
     for (int i = 0; i < SUT_CUDA_FEW; ++i)
@@ -76,7 +75,17 @@ SUT_DEVICE void add_metric_triangle(const few_rows<Real> &g, const four<Real> &w
                 sum[i * SUT_CUDA_FEW + j] += dot_metric(g.row[i], w, g.row[j], strict);
 }
 
-SUT_DEVICE piece piece_of(const sut_cuda_args &args, const sut_cuda_chunk &chunk, int strip)
+/* Chunk c of a launch: from the list, or counted where there is one tensor and no list. */
+SUT_GPU sut_cuda_chunk chunk_of(const sut_cuda_args &args, int64_t c)
+{
+    if (args.chunks)
+        return args.chunks[c];
+    const int64_t at = c * args.chunk_elements, left = args.n_elements - at;
+    const sut_cuda_chunk chunk = {at, 0, (int32_t)(left < args.chunk_elements ? left : args.chunk_elements)};
+    return chunk;
+}
+
+SUT_GPU piece piece_of(const sut_cuda_args &args, const sut_cuda_chunk &chunk, int strip)
 {
     const int first = strip + (int)threadIdx.x * SUT_CUDA_EACH;
     piece p;

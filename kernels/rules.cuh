@@ -97,14 +97,14 @@ template <class Real> struct elements {
 /* What to do with it. */
 enum todo { ADVANCE, PROPOSE, TERMS, FUSED, APPLY, CHI, GIVEN };
 
-template <class Real> SUT_DEVICE void take_state(const elements<Real> &b, int e, Real *s)
+template <class Real> SUT_GPU void take_state(const elements<Real> &b, int e, Real *s)
 {
 #pragma unroll
     for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
         s[slot] = b.state[slot].x[e];
 }
 
-template <class Real> SUT_DEVICE void give_state(const Real *s, int e, elements<Real> *b)
+template <class Real> SUT_GPU void give_state(const Real *s, int e, elements<Real> *b)
 {
 #pragma unroll
     for (int slot = 0; slot < SUT_MAX_SLOTS; ++slot)
@@ -116,7 +116,7 @@ template <class Real> SUT_DEVICE void give_state(const Real *s, int e, elements<
  * gradient once the state is updated.
  */
 template <class Rule, class Real, bool DEFERRED, bool G_LATER, int F>
-SUT_DEVICE void derive(bool first, const void *constants, elements<Real> *b)
+SUT_GPU void derive(bool first, const void *constants, elements<Real> *b)
 {
     const typename Rule::constants *const c = static_cast<const typename Rule::constants *>(constants);
 #pragma unroll
@@ -139,7 +139,7 @@ SUT_DEVICE void derive(bool first, const void *constants, elements<Real> *b)
 
 /* The state once p is known: put-off updates, realignment by chi = D (p - u). */
 template <class Rule, class Real, bool DEFERRED, bool G_LATER, int F>
-SUT_DEVICE void settle(bool first, bool realign, const void *constants, const four<Real> &chi, elements<Real> *b)
+SUT_GPU void settle(bool first, bool realign, const void *constants, const four<Real> &chi, elements<Real> *b)
 {
     const typename Rule::constants *const c = static_cast<const typename Rule::constants *>(constants);
 #pragma unroll
@@ -181,8 +181,8 @@ SUT_DEVICE void settle(bool first, bool realign, const void *constants, const fo
  * others need no realignment and leave its code out.
  */
 template <class Real, bool ALIGNED>
-SUT_DEVICE void run_rule(const sut_cuda_setting *setting, int what, bool realign, const piece &at, bool keep,
-                         elements<Real> *b)
+SUT_GPU void run_rule(const sut_cuda_setting *setting, int what, bool realign, const piece &at, bool keep,
+                      elements<Real> *b)
 {
     const sut_cuda_tensor *const tensor = at.tensor;
     const void *const constants = sizeof(Real) == 4 ? (const void *)setting->f32 : (const void *)setting->f64;

@@ -1,6 +1,6 @@
 /*
- * Searches that pass 1 needs when its sums are not finite or out of range: the largest element of each row, and where the
- * first bad element is. Maxima and minima of integers do not depend on the order of blocks, so these may use atomics.
+ * Searches: the largest element of each row and the first bad element, for sums that are not finite or out of range; what is
+ * in a metric. Maxima and minima of integers do not depend on the order of blocks, so these may use atomics.
  */
 #include "kernels/launch.h"
 #include "kernels/rows.cuh"
@@ -9,7 +9,7 @@ namespace
 {
 
 /* The bits of |x|: they order like the numbers, with Inf above all of them and NaN above Inf. */
-SUT_DEVICE unsigned long long magnitude_bits(double x)
+SUT_GPU unsigned long long magnitude_bits(double x)
 {
     unsigned long long bits;
     memcpy(&bits, &x, sizeof bits);
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) row_max_kernel(const sut_cud
     for (int i = 0; i < args.m; ++i) {
         unsigned long long mine = 0;
         for (int64_t c = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x); c < end; ++c) {
-            const sut_cuda_chunk chunk = args.chunks[c];
+            const sut_cuda_chunk chunk = chunk_of(args, c);
             for (int strip = 0; strip < chunk.count; strip += SUT_CUDA_STRIP) {
                 const four<double> x = load_row<double>(args, piece_of(args, chunk, strip), i);
 #pragma unroll
@@ -65,6 +65,36 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS)
         atomicMin(out, first);
 }
 
+/* The first entry that is not positive, the smallest, and whether an infinite one meets u != 0. */
+__global__ void __launch_bounds__(SUT_CUDA_THREADS)
+    scan_metric_kernel(const void *delta, const void *u, int64_t n, int dtype, sut_cuda_metric_scan *scan)
+{
+    unsigned long long bad = ~0ull, smallest = 0x7ff0000000000000ull;
+    bool frozen = false;
+    const int64_t step = (int64_t)gridDim.x * SUT_CUDA_STRIP;
+    for (int64_t at = (int64_t)blockIdx.x * SUT_CUDA_STRIP + threadIdx.x * SUT_CUDA_EACH; at < n; at += step) {
+        const int left = n - at < SUT_CUDA_EACH ? (int)(n - at) : SUT_CUDA_EACH;
+        const four<double> x = load<double>(delta, dtype, at, left), v = load<double>(u, dtype, at, left);
+#pragma unroll
+        for (int e = SUT_CUDA_EACH - 1; e >= 0; --e) {
+            if (e >= left)
+                continue;
+            const unsigned long long bits = magnitude_bits(x.x[e]);
+            if (!(x.x[e] > 0))
+                bad = (unsigned long long)(at + e) < bad ? (unsigned long long)(at + e) : bad;
+            else if (bits < smallest)
+                smallest = bits;
+            frozen = frozen || (bits == 0x7ff0000000000000ull && v.x[e] != 0);
+        }
+    }
+    if (bad != ~0ull)
+        atomicMin(&scan->bad, bad);
+    if (smallest != 0x7ff0000000000000ull)
+        atomicMin(&scan->smallest, smallest);
+    if (frozen)
+        atomicOr(&scan->frozen, 1u);
+}
+
 } // namespace
 
 extern "C" int sut_cuda_launch_row_max(const sut_cuda_args *args, unsigned long long *out, void *stream)
@@ -78,9 +108,21 @@ extern "C" int sut_cuda_launch_row_max(const sut_cuda_args *args, unsigned long 
 extern "C" int sut_cuda_launch_find_nonfinite(const void *x, int64_t n, int dtype, unsigned long long *out,
                                               void *stream)
 {
-    const int64_t strips = (n + SUT_CUDA_STRIP - 1) / SUT_CUDA_STRIP;
-    const unsigned blocks = (unsigned)(strips < SUT_CUDA_SLICES ? strips : SUT_CUDA_SLICES);
     void *arguments[] = {&x, &n, &dtype, &out};
-    return (int)cudaLaunchKernel(find_nonfinite_kernel, dim3(blocks), dim3(SUT_CUDA_THREADS), arguments, 0,
+    return (int)cudaLaunchKernel(find_nonfinite_kernel, sut_cuda_blocks(n), dim3(SUT_CUDA_THREADS), arguments, 0,
                                  static_cast<cudaStream_t>(stream));
+}
+
+extern "C" int sut_cuda_launch_scan_metric(const void *delta, const void *u, int64_t n, int dtype,
+                                           sut_cuda_metric_scan *scan, void *stream)
+{
+    void *arguments[] = {&delta, &u, &n, &dtype, &scan};
+    return (int)cudaLaunchKernel(scan_metric_kernel, sut_cuda_blocks(n), dim3(SUT_CUDA_THREADS), arguments, 0,
+                                 static_cast<cudaStream_t>(stream));
+}
+
+extern "C" int sut_cuda_find_code(void)
+{
+    cudaFuncAttributes attributes;
+    return (int)cudaFuncGetAttributes(&attributes, find_nonfinite_kernel);
 }

@@ -19,6 +19,9 @@
  * sums have the same bits on every GPU. */
 #define SUT_CUDA_SLICES 1024
 
+/* Slices that make a triangle of their own, at most: one block folds them afterwards. */
+#define SUT_CUDA_FACTOR_SLICES 64
+
 /* Every rule with every combination of its flags (coupled decay aside, which comes before the rule). */
 typedef enum sut_cuda_variant {
     SUT_CUDA_SGD,
@@ -70,15 +73,16 @@ typedef struct sut_cuda_chunk {
 
 /* What the algebra decides between the passes. */
 typedef struct sut_cuda_control {
-    double weights[SUT_MAX_LOSSES], lambda[SUT_MAX_LOSSES], correction[SUT_MAX_LOSSES], scale[SUT_MAX_LOSSES];
-    int update; /* sut_update_kind */
+    double weights[SUT_MAX_LOSSES], lambda[SUT_MAX_LOSSES], correction[SUT_MAX_LOSSES];
+    double scale[SUT_MAX_LOSSES + 1]; /* of the rows; of the triangle's columns */
+    int update;                       /* sut_update_kind */
     int realign;
     int corrected; /* `correction` counts */
 } sut_cuda_control;
 
 /* Arguments of every pass, by value. */
 typedef struct sut_cuda_args {
-    const sut_cuda_chunk *chunks;
+    const sut_cuda_chunk *chunks; /* NULL: the chunks of one tensor, one after the other */
     const sut_cuda_tensor *tensors;
     const void *const *rows; /* m * n_tensors */
     const sut_cuda_setting *settings;
@@ -86,7 +90,8 @@ typedef struct sut_cuda_args {
     double *partial;  /* n_sums * n_slices */
     double *sums;     /* n_sums */
     unsigned *ticket; /* 0 before and after each launch: counts the blocks that are done */
-    int64_t n_tensors, n_chunks;
+    int64_t n_tensors, n_chunks, n_elements;
+    int chunk_elements;
     int n_slices, n_sums, m;
     int kind; /* sut_pass_kind */
     int add;  /* add to `sums` what they hold: the second launch of a pass over two types */
@@ -95,5 +100,21 @@ typedef struct sut_cuda_args {
     int forms; /* last pass: p is formed outside the rule, or an output */
     double u_scale;
 } sut_cuda_args;
+
+/* And of those over plain arrays, f32 or f64. Weights and multipliers are `weights` of the control block. */
+typedef struct sut_cuda_plain_args {
+    sut_cuda_args pass; /* one tensor; u_scale is in here */
+    const void *u, *delta, *p;
+    void *out;
+    double delta_scale;
+    int multiplied; /* p is u + M^-1 G^T lambda */
+} sut_cuda_plain_args;
+
+/* What a search in a metric finds; each entry is set before the launch. */
+typedef struct sut_cuda_metric_scan {
+    unsigned long long bad;      /* index; starts at ~0 */
+    unsigned long long smallest; /* bits of a positive double; starts at those of Inf */
+    unsigned frozen;
+} sut_cuda_metric_scan;
 
 #endif // SUT_KERNELS_TABLES_H

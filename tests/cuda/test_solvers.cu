@@ -2,13 +2,14 @@
  * The m x m solvers on the device against the same source compiled for the CPU: every multiplier and weight, bit for bit, for
  * matrices of full and of deficient rank, rows of very different lengths, rows that are zero, and 1 to 64 losses.
  */
+#include "check.h"
 #include "exec.h"
-#include "twin.h"
+#include "random.h"
 
-#include "kernels/launch.h"
-#include "surgery/hull.h"
+#include "kernels/solve.cu"
 
 #include <cmath>
+#include <vector>
 
 namespace
 {

@@ -11,6 +11,23 @@ static sut_dtype own_type(sut_dtype dtype)
     return dtype == SUT_DTYPE_F64 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
 }
 
+static void print(void *, sut_log_level, const char *message)
+{
+    std::printf("%s\n", message);
+}
+
+sut_context *open_gpu()
+{
+    sut_context_config config;
+    sut_context_config_init(&config);
+    config.backend = SUT_BACKEND_CUDA;
+    config.log = print;
+    sut_context *gpu = nullptr;
+    if (sut_context_create(&gpu, &config) != SUT_OK)
+        std::exit(1);
+    return gpu;
+}
+
 twin_array::twin_array(sut_dtype dtype_, int64_t count_, size_t shift)
     : dtype(dtype_), count(count_), shift_(shift), host_((size_t)count_ * sut_dtype_size(dtype_) + shift),
       device_(nullptr)
@@ -82,8 +99,8 @@ twin_array *twin::add(sut_dtype dtype, int64_t count)
 }
 
 twin::twin(const twin_shape &shape, uint64_t seed)
-    : m(shape.m), n_tensors((int64_t)shape.lengths.size()), ctx(nullptr), cuda(nullptr), plan(nullptr),
-      misaligned_(shape.misaligned), gaps_(shape.gaps)
+    : m(shape.m), n_tensors((int64_t)shape.lengths.size()), ctx(nullptr), gpu(nullptr), misaligned_(shape.misaligned),
+      gaps_(shape.gaps)
 {
     const size_t n = shape.lengths.size(), rows = (size_t)m;
     counts_ = shape.lengths;
@@ -94,7 +111,7 @@ twin::twin(const twin_shape &shape, uint64_t seed)
         first_chunk_[k + 1] = first_chunk_[k] + (counts_[k] + SUT_CHUNK - 1) / SUT_CHUNK;
         total += counts_[k];
     }
-    layout = {n_tensors, counts_.data(), dtypes_.data(), first_chunk_.data(), first_chunk_[n], total};
+    layout = {n_tensors, counts_.data(), dtypes_.data(), first_chunk_.data(), first_chunk_[n], total, nullptr};
     weights.resize(rows);
     lambda.resize(rows);
     correction.resize(rows);
@@ -107,9 +124,11 @@ twin::twin(const twin_shape &shape, uint64_t seed)
     sut_context_config_init(&config);
     config.n_threads = 1;
     CHECK(sut_context_create(&ctx, &config) == SUT_OK && sut_backend_reserve(ctx, m) == SUT_OK, "no CPU context");
-    char why[256] = "";
-    CHECK(sut_cuda_open(nullptr, &cuda, why, sizeof why) == SUT_OK, "%s", why);
-    CHECK(sut_cuda_plan_create(cuda, &layout, m, &plan) == SUT_OK, "%s", sut_cuda_error(cuda));
+    gpu = open_gpu();
+    gpu_layout = layout;
+    size_t bytes = 0;
+    CHECK(gpu->ops->plan_create(gpu, &layout, m, &gpu_layout.plan, &bytes) == SUT_OK, "%s",
+          sut_context_last_error(gpu));
 
     for (size_t k = 0; k < n; ++k) {
         const sut_dtype own = own_type(dtypes_[k]);
@@ -165,8 +184,8 @@ twin::twin(const twin_shape &shape, uint64_t seed)
 
 twin::~twin()
 {
-    sut_cuda_plan_destroy(plan);
-    sut_cuda_close(cuda);
+    gpu->ops->plan_destroy(gpu, gpu_layout.plan);
+    sut_context_destroy(gpu);
     sut_context_destroy(ctx);
     for (twin_array *a : arrays_)
         delete a;
@@ -228,7 +247,7 @@ sut_step_pass twin::base(bool on_device)
 {
     sut_step_pass pass;
     memset(&pass, 0, sizeof pass);
-    pass.layout = &layout;
+    pass.layout = on_device ? &gpu_layout : &layout;
     pass.tensors = on_device ? device_tensors_.data() : host_tensors_.data();
     pass.rows = {on_device ? device_rows.data() : host_rows.data(), m, nullptr};
     pass.weights = weights.data();
@@ -274,6 +293,7 @@ void twin::run(const sut_step_pass &like, bool outputs, double tolerance, const 
     for (int device = 0; device < 2; ++device) {
         const sut_step_pass own = base(device != 0);
         on[device] = like;
+        on[device].layout = own.layout;
         on[device].tensors = own.tensors;
         on[device].rows.data = own.rows.data;
         on[device].p_in = own.p_in;
@@ -284,8 +304,8 @@ void twin::run(const sut_step_pass &like, bool outputs, double tolerance, const 
         on[device].inverse_out = outputs && !update ? out[1].data() : nullptr;
         on[device].p_out = outputs && update ? out[2].data() : nullptr;
     }
-    ctx->ops->step(ctx, &on[0]);
-    CHECK(sut_cuda_table.step(plan, &on[1]) == SUT_OK, "%s: %s", what, sut_cuda_error(cuda));
+    CHECK(ctx->ops->step(ctx, &on[0]) == SUT_OK, "%s", what);
+    CHECK(gpu->ops->step(gpu, &on[1]) == SUT_OK, "%s: %s", what, sut_context_last_error(gpu));
     compare_arrays(what);
     if (!like.want_sums)
         return;

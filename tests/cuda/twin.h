@@ -6,7 +6,8 @@
 #define SUT_TEST_CUDA_TWIN_H
 
 #include "check.h"
-#include "kernels/backend.h"
+#include "kernels/host.h"
+#include "random.h"
 
 #include <cuda_runtime.h>
 #include <vector>
@@ -15,32 +16,8 @@ extern "C" {
 #include "optim/optimizer.h"
 }
 
-/* Numbers in (0, 1), and normal enough ones around 0. */
-struct random_numbers {
-    uint64_t state;
-    explicit random_numbers(uint64_t seed) : state(seed * 0x9e3779b97f4a7c15u + 1)
-    {
-    }
-    uint64_t bits()
-    {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        return state * 0x2545f4914f6cdd1du;
-    }
-    double uniform()
-    {
-        return ((double)(bits() >> 11) + 0.5) * 0x1p-53;
-    }
-    double normal()
-    {
-        return uniform() + uniform() + uniform() + uniform() - uniform() - uniform() - uniform() - uniform();
-    }
-    int below(int n)
-    {
-        return (int)(bits() % (uint64_t)n);
-    }
-};
+/* A context on the execution layer's device, through the library that libsuture opens. */
+sut_context *open_gpu();
 
 /* One array in both memories; `shift` bytes beside an address that suits vectors. */
 class twin_array
@@ -104,10 +81,8 @@ class twin
 
     const int m;
     const int64_t n_tensors;
-    sut_layout layout;
-    sut_context *ctx;
-    sut_cuda *cuda;
-    sut_cuda_plan *plan;
+    sut_layout layout, gpu_layout; /* the second with its plan */
+    sut_context *ctx, *gpu;
     std::vector<double> weights, lambda, correction, norms, scale;
     std::vector<double> cpu_sums, gpu_sums;
     std::vector<const void *> host_rows, device_rows;

@@ -18,6 +18,7 @@
 #include <utility>
 
 #define SUT_EXEC 1
+#define CUDART_VERSION 13000
 
 /* ---- the language ---- */
 
@@ -150,9 +151,21 @@ enum cudaError_t {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorECCUncorrectable = 214,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorAssert = 710,
+    cudaErrorHardwareStackError = 714,
+    cudaErrorIllegalInstruction = 715,
+    cudaErrorMisalignedAddress = 716,
+    cudaErrorInvalidAddressSpace = 717,
+    cudaErrorInvalidPc = 718,
     cudaErrorLaunchFailure = 719,
     cudaErrorCooperativeLaunchTooLarge = 720,
     cudaErrorStreamCaptureUnsupported = 900,
@@ -188,6 +201,10 @@ struct cudaPointerAttributes {
     void *devicePointer, *hostPointer;
 };
 
+struct cudaFuncAttributes {
+    int binaryVersion;
+};
+
 typedef struct exec_stream *cudaStream_t;
 typedef struct exec_event *cudaEvent_t;
 typedef struct exec_graph *cudaGraph_t;
@@ -198,6 +215,7 @@ cudaError_t cudaPeekAtLastError();
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
 
+cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
@@ -206,6 +224,7 @@ cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer);
 
 cudaError_t cudaMalloc(void **pointer, std::size_t size);
+cudaError_t cudaMallocManaged(void **pointer, std::size_t size, unsigned flags = 1);
 cudaError_t cudaFree(void *pointer);
 cudaError_t cudaMallocHost(void **pointer, std::size_t size);
 cudaError_t cudaFreeHost(void *pointer);
@@ -238,6 +257,7 @@ namespace exec
 cudaError_t enqueue(dim3 grid, dim3 block, std::size_t dynamic_bytes, bool cooperative, const void *kernel,
                     std::function<void()> body, cudaStream_t stream);
 cudaError_t set_dynamic_limit(const void *kernel, int bytes);
+cudaError_t attributes(cudaFuncAttributes *attributes);
 cudaError_t occupancy(int *blocks, int threads);
 
 /* The arguments are copied when the launch is queued, as a device's driver does. */
@@ -270,6 +290,11 @@ cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 bl
 template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute, int value)
 {
     return exec::set_dynamic_limit((const void *)kernel, value);
+}
+
+template <class... P> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*)(P...))
+{
+    return exec::attributes(attributes);
 }
 
 template <class... P>

@@ -22,6 +22,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+
+struct exec_stream;
 
 namespace exec
 {
@@ -47,11 +50,19 @@ struct counters {
 };
 extern counters count;
 
-/* One device as cudaDeviceGetAttribute describes it; tests may change it. */
+/* The machine as the runtime describes it; tests may change it. Its devices are alike, and do not reach each other's memory. */
 struct device {
     int processors = 4, blocks_per_processor = 2, devices = 1;
+    int driver = 13000;    /* 0: there is none */
+    int architecture = 90; /* 10 major + minor */
+    bool has_code = true;  /* the program holds code for it */
 };
 extern device machine;
+
+/* For stand-ins of libraries: work of the host that is queued like a launch, and whether device memory reaches from
+ * `begin` over `size` bytes. */
+void queue(exec_stream *stream, std::function<void()> work);
+bool is_allocated(const void *begin, std::size_t size);
 
 } // namespace exec
 

@@ -35,9 +35,11 @@ struct exec_work {
 struct exec_stream {
     std::deque<exec_work> queue;
     exec_graph *capture = nullptr;
+    int device = -1; /* -1: the default stream, of each device */
 };
 struct exec_event {
     long recorded = 0, done = 0;
+    int device = 0;
 };
 struct exec_graph {
     std::vector<std::function<void()>> nodes;
@@ -58,10 +60,15 @@ const std::size_t arena_size = (std::size_t)1 << 30, guard = 256, page = 4096;
 const unsigned char poison_byte = 0xff;
 
 char *arena;
-std::size_t top, in_use;            /* bytes of the arena that were ever used; bytes allocated now */
-std::map<char *, std::size_t> live; /* by address */
+std::size_t top, in_use; /* bytes of the arena that were ever used; bytes allocated now */
+struct allocation {
+    std::size_t size;
+    int device;
+};
+std::map<char *, allocation> live; /* by address */
 std::multimap<std::size_t, char *> spare;
-std::set<void *> pinned;
+std::map<char *, std::size_t> pinned, managed;
+int current_device;
 std::map<const void *, int> dynamic_limit;
 std::set<exec_stream *> streams;
 int allocations_until_failure = -1;
@@ -88,6 +95,12 @@ std::size_t round_up(std::size_t size)
     return (size + guard - 1) / guard * guard;
 }
 
+bool is_in(const std::map<char *, std::size_t> &ranges, const void *pointer)
+{
+    auto next = ranges.upper_bound(static_cast<char *>(const_cast<void *>(pointer)));
+    return next != ranges.begin() && (--next, (const char *)pointer < next->first + next->second);
+}
+
 bool on_device(const void *pointer)
 {
     return arena && (const char *)pointer >= arena && (const char *)pointer < arena + arena_size;
@@ -98,7 +111,7 @@ void check_guards()
 {
     const door open;
     for (const auto &a : live) {
-        const std::size_t size = a.second;
+        const std::size_t size = a.second.size;
         SHOW(a.first - guard, guard);
         SHOW(a.first + size, round_up(size) - size + guard);
         const char *where = nullptr;
@@ -219,7 +232,23 @@ std::size_t memory_in_use()
 
 int allocations()
 {
-    return (int)live.size() + (int)pinned.size();
+    return (int)(live.size() + pinned.size() + managed.size());
+}
+
+void queue(exec_stream *stream, std::function<void()> body)
+{
+    push(resolve(stream), [body] {
+        const door open;
+        body();
+    });
+}
+
+bool is_allocated(const void *begin, std::size_t size)
+{
+    if (is_in(managed, begin))
+        return true;
+    auto next = live.upper_bound(static_cast<char *>(const_cast<void *>(begin)));
+    return next != live.begin() && (--next, (const char *)begin + size <= next->first + next->second.size);
 }
 
 void fail_allocation(int n)
@@ -248,6 +277,10 @@ cudaError_t enqueue(dim3 grid, dim3 block, std::size_t dynamic_bytes, bool coope
         return remember(cudaErrorInvalidConfiguration);
     if (dynamic_bytes > (std::size_t)(limit == dynamic_limit.end() ? 48 << 10 : limit->second))
         return remember(cudaErrorInvalidValue);
+    if (stream && stream->device != current_device)
+        return remember(cudaErrorInvalidResourceHandle);
+    if (!machine.has_code)
+        return remember(cudaErrorNoKernelImageForDevice);
     if (cooperative && blocks > (std::size_t)(machine.processors * machine.blocks_per_processor))
         return remember(cudaErrorCooperativeLaunchTooLarge);
     if (sticky != cudaSuccess)
@@ -269,6 +302,12 @@ cudaError_t set_dynamic_limit(const void *kernel, int bytes)
         return remember(cudaErrorInvalidValue);
     dynamic_limit[kernel] = bytes;
     return cudaSuccess;
+}
+
+cudaError_t attributes(cudaFuncAttributes *attributes)
+{
+    attributes->binaryVersion = machine.architecture;
+    return machine.has_code ? cudaSuccess : remember(cudaErrorNoKernelImageForDevice);
 }
 
 cudaError_t occupancy(int *blocks, int threads)
@@ -314,9 +353,21 @@ const char *cudaGetErrorName(cudaError_t error)
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorECCUncorrectable: return "cudaErrorECCUncorrectable";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchTimeout: return "cudaErrorLaunchTimeout";
+    case cudaErrorAssert: return "cudaErrorAssert";
+    case cudaErrorHardwareStackError: return "cudaErrorHardwareStackError";
+    case cudaErrorIllegalInstruction: return "cudaErrorIllegalInstruction";
+    case cudaErrorMisalignedAddress: return "cudaErrorMisalignedAddress";
+    case cudaErrorInvalidAddressSpace: return "cudaErrorInvalidAddressSpace";
+    case cudaErrorInvalidPc: return "cudaErrorInvalidPc";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorCooperativeLaunchTooLarge: return "cudaErrorCooperativeLaunchTooLarge";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
@@ -330,21 +381,38 @@ const char *cudaGetErrorString(cudaError_t error)
     return error == cudaErrorLaunchFailure && failed() ? fault() : cudaGetErrorName(error);
 }
 
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = machine.driver;
+    return cudaSuccess;
+}
+
+/* What every call finds first. */
+static cudaError_t driver_state()
+{
+    if (machine.driver < CUDART_VERSION)
+        return remember(cudaErrorInsufficientDriver);
+    return machine.devices > 0 ? cudaSuccess : remember(cudaErrorNoDevice);
+}
+
 cudaError_t cudaGetDeviceCount(int *n)
 {
     *n = machine.devices;
-    return machine.devices > 0 ? cudaSuccess : remember(cudaErrorNoDevice);
+    return driver_state();
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-    *device = 0;
-    return machine.devices > 0 ? cudaSuccess : remember(cudaErrorNoDevice);
+    *device = current_device;
+    return driver_state();
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return device >= 0 && device < machine.devices ? cudaSuccess : remember(cudaErrorInvalidDevice);
+    if (device < 0 || device >= machine.devices)
+        return remember(cudaErrorInvalidDevice);
+    current_device = device;
+    return driver_state();
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
@@ -353,8 +421,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
         return remember(cudaErrorInvalidDevice);
     switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = machine.processors; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = machine.architecture / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = machine.architecture % 10; break;
     case cudaDevAttrCooperativeLaunch: *value = 1; break;
     }
     return cudaSuccess;
@@ -369,9 +437,17 @@ cudaError_t cudaDeviceSynchronize()
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer)
 {
-    const bool device = on_device(pointer);
-    *attributes = {device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered, device ? 0 : -1,
-                   device ? const_cast<void *>(pointer) : nullptr, device ? nullptr : const_cast<void *>(pointer)};
+    void *const p = const_cast<void *>(pointer);
+    auto next = live.upper_bound(static_cast<char *>(p));
+    const bool known = next != live.begin() && (--next, static_cast<char *>(p) < next->first + next->second.size);
+    if (known)
+        *attributes = {cudaMemoryTypeDevice, next->second.device, p, nullptr};
+    else if (is_in(managed, p))
+        *attributes = {cudaMemoryTypeManaged, current_device, p, p};
+    else if (is_in(pinned, p))
+        *attributes = {cudaMemoryTypeHost, current_device, p, p};
+    else
+        *attributes = {cudaMemoryTypeUnregistered, -1, nullptr, on_device(p) ? nullptr : p};
     return cudaSuccess;
 }
 
@@ -408,9 +484,20 @@ cudaError_t cudaMalloc(void **pointer, std::size_t size)
     memset(from, poison_byte, room);
     HIDE(from, guard);
     HIDE(p + size, room - guard - size);
-    live[p] = size;
+    live[p] = {size, current_device};
     in_use += size;
     *pointer = p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocManaged(void **pointer, std::size_t size, unsigned)
+{
+    REFUSE_IN_CAPTURE();
+    *pointer = allocation_fails() ? nullptr : std::malloc(size ? size : 1);
+    if (!*pointer)
+        return remember(cudaErrorMemoryAllocation);
+    memset(*pointer, poison_byte, size);
+    managed[static_cast<char *>(*pointer)] = size;
     return cudaSuccess;
 }
 
@@ -420,13 +507,17 @@ cudaError_t cudaFree(void *pointer)
         return cudaSuccess;
     REFUSE_IN_CAPTURE();
     drain_all(); /* as on a device: freeing waits */
+    if (managed.erase(static_cast<char *>(pointer))) {
+        std::free(pointer);
+        return outcome();
+    }
     const auto found = live.find(static_cast<char *>(pointer));
     if (found == live.end())
         return remember(cudaErrorInvalidValue);
     check_guards();
-    const std::size_t room = round_up(found->second) + 2 * guard;
-    in_use -= found->second;
-    HIDE(found->first, found->second);
+    const std::size_t room = round_up(found->second.size) + 2 * guard;
+    in_use -= found->second.size;
+    HIDE(found->first, found->second.size);
     spare.insert({room, found->first - guard});
     live.erase(found);
     return outcome();
@@ -439,7 +530,7 @@ cudaError_t cudaMallocHost(void **pointer, std::size_t size)
     if (!*pointer)
         return remember(cudaErrorMemoryAllocation);
     memset(*pointer, poison_byte, size);
-    pinned.insert(*pointer);
+    pinned[static_cast<char *>(*pointer)] = size;
     return cudaSuccess;
 }
 
@@ -448,7 +539,7 @@ cudaError_t cudaFreeHost(void *pointer)
     if (!pointer)
         return cudaSuccess;
     drain_all();
-    if (!pinned.erase(pointer))
+    if (!pinned.erase(static_cast<char *>(pointer)))
         return remember(cudaErrorInvalidValue);
     std::free(pointer);
     return outcome();
@@ -458,7 +549,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t size, cudaMe
 {
     const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if (size && kind != cudaMemcpyDefault && (on_device(to) != to_device || on_device(from) != from_device))
+    if (size && kind != cudaMemcpyDefault &&
+        ((on_device(to) != to_device && !is_in(managed, to)) ||
+         (on_device(from) != from_device && !is_in(managed, from))))
         return remember(cudaErrorInvalidValue);
     if (sticky != cudaSuccess)
         return remember(sticky);
@@ -481,7 +574,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, std::size_t size, cudaMemcpyK
 
 cudaError_t cudaMemsetAsync(void *to, int value, std::size_t size, cudaStream_t stream)
 {
-    if (size && !on_device(to))
+    if (size && !on_device(to) && !is_in(managed, to))
         return remember(cudaErrorInvalidValue);
     if (sticky != cudaSuccess)
         return remember(sticky);
@@ -504,6 +597,7 @@ cudaError_t cudaMemset(void *to, int value, std::size_t size)
 cudaError_t cudaStreamCreate(cudaStream_t *stream)
 {
     *stream = new exec_stream;
+    (*stream)->device = current_device;
     streams.insert(*stream);
     return cudaSuccess;
 }
@@ -539,6 +633,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 {
     *event = new exec_event;
+    (*event)->device = current_device;
     return cudaSuccess;
 }
 
@@ -551,6 +646,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    if ((stream ? stream->device : current_device) != event->device || (stream && !streams.count(stream)))
+        return remember(cudaErrorInvalidResourceHandle);
     const long generation = ++event->recorded;
     push(resolve(stream), [=] { event->done = generation; });
     return cudaSuccess;

@@ -226,9 +226,9 @@ void first_pass()
         for (int kind = 0; kind < 3; ++kind) {
             const double *const scale = kind == 2 ? problem.scale.data() : nullptr;
             const sut_rows host = {problem.host_rows.data(), m, scale}, device = {problem.device_rows.data(), m, scale};
-            problem.ctx->ops->gram(problem.ctx, &problem.layout, &host, kind > 0, cpu.data());
-            CHECK(sut_cuda_table.gram(problem.plan, &device, kind > 0, gpu.data()) == SUT_OK, "%s",
-                  sut_cuda_error(problem.cuda));
+            (void)problem.ctx->ops->gram(problem.ctx, &problem.layout, &host, kind > 0, cpu.data());
+            CHECK(problem.gpu->ops->gram(problem.gpu, &problem.gpu_layout, &device, kind > 0, gpu.data()) == SUT_OK,
+                  "%s", sut_context_last_error(problem.gpu));
             for (int i = 0; i < m; ++i)
                 for (int j = 0; j < m; ++j) {
                     const double size = std::sqrt(cpu[(size_t)(i * m + i)] * cpu[(size_t)(j * m + j)]);
@@ -239,8 +239,9 @@ void first_pass()
                 }
         }
         const sut_rows host = {problem.host_rows.data(), m, nullptr}, device = {problem.device_rows.data(), m, nullptr};
-        problem.ctx->ops->row_max(problem.ctx, &problem.layout, &host, cpu.data());
-        CHECK(sut_cuda_table.row_max(problem.plan, &device, gpu.data()) == SUT_OK, "%s", sut_cuda_error(problem.cuda));
+        (void)problem.ctx->ops->row_max(problem.ctx, &problem.layout, &host, cpu.data());
+        CHECK(problem.gpu->ops->row_max(problem.gpu, &problem.gpu_layout, &device, gpu.data()) == SUT_OK, "%s",
+              sut_context_last_error(problem.gpu));
         for (int i = 0; i < m; ++i)
             CHECK(cpu[(size_t)i] == gpu[(size_t)i], "shape %d: row %d: %.17g, the CPU's %.17g", shape, i,
                   gpu[(size_t)i], cpu[(size_t)i]);
@@ -254,6 +255,7 @@ void bad_elements()
     shape.dtypes = {SUT_DTYPE_F32};
     shape.m = 1;
     twin problem(shape, 1);
+    sut_context *const gpu = problem.gpu;
     for (const sut_dtype dtype : {SUT_DTYPE_F32, SUT_DTYPE_F64, SUT_DTYPE_BF16, SUT_DTYPE_F16}) {
         const int64_t n = 2500;
         twin_array x(dtype, n, sut_dtype_size(dtype));
@@ -264,8 +266,8 @@ void bad_elements()
             if (bad >= 0)
                 x.set(bad, bad % 2 ? NAN : -INFINITY);
             x.upload();
-            CHECK(sut_cuda_table.find_nonfinite(problem.plan, x.device(), n, dtype, &index) == SUT_OK, "%s",
-                  sut_cuda_error(problem.cuda));
+            CHECK(gpu->ops->find_nonfinite(gpu, x.device(), n, dtype, &index) == SUT_OK, "%s",
+                  sut_context_last_error(gpu));
             CHECK(index == bad, "%s: %lld instead of %lld", sut_dtype_name(dtype), (long long)index, (long long)bad);
         }
     }
@@ -277,8 +279,8 @@ void bad_elements()
     const void *const data[1] = {row.device()};
     const sut_rows rows = {data, 1, nullptr};
     double K = 0, largest = 0;
-    CHECK(sut_cuda_table.gram(problem.plan, &rows, false, &K) == SUT_OK && std::isnan(K), "K = %g", K);
-    CHECK(sut_cuda_table.row_max(problem.plan, &rows, &largest) == SUT_OK && std::isnan(largest), "%g", largest);
+    CHECK(gpu->ops->gram(gpu, &problem.gpu_layout, &rows, false, &K) == SUT_OK && std::isnan(K), "K = %g", K);
+    CHECK(gpu->ops->row_max(gpu, &problem.gpu_layout, &rows, &largest) == SUT_OK && std::isnan(largest), "%g", largest);
 }
 
 /* The same bits in every order of threads and blocks, over enough chunks for several slices and for two chunk sizes. */
@@ -298,8 +300,8 @@ void determinism()
             problem.set_rule(settings.back().row, settings.back().hyper, 2, {0.01});
             std::vector<double> K((size_t)(m * m));
             const sut_rows rows = {problem.device_rows.data(), m, nullptr};
-            CHECK(sut_cuda_table.gram(problem.plan, &rows, false, K.data()) == SUT_OK, "%s",
-                  sut_cuda_error(problem.cuda));
+            CHECK(problem.gpu->ops->gram(problem.gpu, &problem.gpu_layout, &rows, false, K.data()) == SUT_OK, "%s",
+                  sut_context_last_error(problem.gpu));
             run_case(&problem, cases[3], sums[0], "determinism");
             if (seed == 1) {
                 first_K = K;
@@ -328,7 +330,7 @@ void launches()
             pass.want_metric = c.metric;
             CUDA(cudaDeviceSynchronize());
             exec::count = {};
-            CHECK(sut_cuda_table.step(problem.plan, &pass) == SUT_OK, "%s", sut_cuda_error(problem.cuda));
+            CHECK(problem.gpu->ops->step(problem.gpu, &pass) == SUT_OK, "%s", sut_context_last_error(problem.gpu));
             const long waits = exec::count.synchronisations - 1; /* for the tables of the pass before, long read */
             CHECK(waits == (c.sums ? 1 : 0), "%s: %ld waits", c.name, waits);
             CUDA(cudaDeviceSynchronize());
@@ -336,36 +338,6 @@ void launches()
             CHECK(exec::count.copies == (c.sums ? 2 : 1), "%s: %ld copies", c.name, exec::count.copies);
         }
     }
-}
-
-/* Failures are reported with a sentence and leave no memory behind. */
-void failures()
-{
-    const int before = exec::allocations();
-    {
-        twin_shape shape = shape_of(0);
-        twin problem(shape, 1);
-        for (int n = 0; n < 4; ++n) {
-            sut_cuda_plan *plan = nullptr;
-            exec::fail_allocation(n);
-            CHECK(sut_cuda_plan_create(problem.cuda, &problem.layout, 2, &plan) == SUT_ERROR_OUT_OF_MEMORY && !plan,
-                  "allocation %d", n);
-            CHECK(strstr(sut_cuda_error(problem.cuda), "cudaErrorMemoryAllocation"), "%s",
-                  sut_cuda_error(problem.cuda));
-        }
-        exec::fail_allocation(-1);
-        sut_rows rows = {problem.device_rows.data(), 3, nullptr};
-        double K[9];
-        CHECK(sut_cuda_table.gram(problem.plan, &rows, false, K) == SUT_ERROR_BACKEND, "three rows in a plan of two");
-        exec::machine.devices = 0;
-        char why[128] = "";
-        sut_cuda *none = nullptr;
-        CHECK(sut_cuda_open(nullptr, &none, why, sizeof why) == SUT_ERROR_BACKEND && !none &&
-                  strstr(why, "no CUDA device"),
-              "%s", why);
-        exec::machine.devices = 1;
-    }
-    CHECK(exec::allocations() == before, "%d allocations left", exec::allocations() - before);
 }
 
 } // namespace
@@ -376,7 +348,6 @@ int main()
     bad_elements();
     determinism();
     launches();
-    failures();
     rules();
     shapes();
     CHECK(exec::allocations() == 0, "%d allocations left", exec::allocations());
