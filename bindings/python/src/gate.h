@@ -27,7 +27,7 @@ class Gate
             if (generation.load() != forks().load())
                 raise(SUT_ERROR_SEQUENCE, "this object was in use by another thread when the process was forked; its "
                                           "state in this process is not complete: make a new one");
-            if (owner.load() == std::this_thread::get_id())
+            if (is_mine())
                 raise(SUT_ERROR_SEQUENCE, "this object is in use by the call that led here");
             const Unlocked unlocked;
             mutex.lock();
@@ -39,6 +39,12 @@ class Gate
     {
         owner = std::thread::id();
         mutex.unlock();
+    }
+
+    /* This thread is inside. */
+    bool is_mine() const
+    {
+        return owner.load() == std::this_thread::get_id();
     }
 
   private:
@@ -53,6 +59,27 @@ class Gate
     std::mutex mutex;
     std::atomic<std::thread::id> owner{};
     std::atomic<unsigned> generation{0};
+};
+
+/* A gate for Python: what several calls do together, one thread at a time; the thread that is inside may come in again. */
+class Turn
+{
+  public:
+    void enter()
+    {
+        if (!gate.is_mine())
+            gate.lock();
+        depth++;
+    }
+    void leave()
+    {
+        if (--depth == 0)
+            gate.unlock();
+    }
+
+  private:
+    Gate gate;
+    int depth = 0; /* of the thread that is inside */
 };
 
 } // namespace suture_python

@@ -45,7 +45,10 @@ class Optimizer
         nb::list known = nb::list(nb::object(own.attr("surgery_options")));
         known.extend(nb::list(nb::object(own.attr("optimizer_options"))));
         nb::dict table = nb::cast<nb::dict>(own.attr("optimizer_methods"));
-        known.extend(nb::list(nb::object(table[method_name])));
+        nb::dict own_parameters = nb::cast<nb::dict>(table[method_name]);
+        known.extend(nb::list(own_parameters));
+        if (own_parameters.contains("beta1"))
+            known.append("betas");
         refuse_unknown(left, sut_optimizer_method_name(method), known);
         if (!names_of_losses.empty() && (int)names_of_losses.size() != m)
             raise(SUT_ERROR_INVALID_ARGUMENT, ("loss_names has " + std::to_string(names_of_losses.size()) +
@@ -134,25 +137,30 @@ class Optimizer
         return report ? nb::cast(report.release(), nb::rv_policy::take_ownership) : nb::none();
     }
 
-    /*
-     * False when these groups do not have the tensors of this optimizer, each in its place, or when the number of losses is
-     * another one. Else their hyper-parameters are taken over, which costs nothing when no value was replaced.
-     */
-    bool follow(nb::list groups, int n_losses)
+    /* These groups have the tensors of this optimizer, each in its place. */
+    bool fits(nb::list groups) const
     {
-        if (n_losses != m || nb::len(groups) != hyper.size())
+        if (nb::len(groups) != hyper.size())
             return false;
         size_t k = 0;
         for (size_t g = 0; g < hyper.size(); g++) {
             const nb::object given = groups[g]["params"];
             const nb::list list = PyList_Check(given.ptr()) ? nb::borrow<nb::list>(given) : nb::list(given);
             for (nb::handle tensor : list) {
-                if (k == tensors.size() || tensor.ptr() != tensors[k].array.ptr() || tensors[k].group != (int)g)
+                if (k == tensors.size() || tensor.ptr() != tensors.parameters()[k].array.ptr() ||
+                    tensors.parameters()[k].group != (int)g)
                     return false;
                 k++;
             }
         }
-        if (k != tensors.size())
+        return k == tensors.size();
+    }
+
+    /* Take over the hyper-parameters of the groups, which costs nothing when no value was replaced. False when they do not
+     * fit, or when the number of losses is another one. */
+    bool follow(nb::list groups, int n_losses)
+    {
+        if (n_losses != m || !fits(groups))
             return false;
         for (size_t g = 0; g < hyper.size(); g++)
             set_group((int)g, nb::cast<nb::dict>(groups[g]));
@@ -620,6 +628,10 @@ static PyType_Slot slots[] = {
 
 void add_optimizer(nb::module_ &module)
 {
+    nb::class_<Turn>(module, "Turn", "One thread at a time; the thread that is inside may enter again.")
+        .def(nb::init<>())
+        .def("enter", &Turn::enter)
+        .def("leave", &Turn::leave);
     nb::class_<Optimizer>(module, "Optimizer", nb::type_slots(slots))
         .def(nb::init<nb::object, nb::list, nb::list, nb::object, nb::object, nb::object, nb::dict, nb::object,
                       nb::object, nb::object>(),
@@ -633,6 +645,7 @@ void add_optimizer(nb::module_ &module)
              nb::arg("inverse_metric_out").none())
         .def("project", &Optimizer::project, nb::arg("rows"), nb::arg("p_out").none())
         .def("apply", &Optimizer::apply, nb::arg("rows"), nb::arg("p").none(), nb::arg("report"))
+        .def("fits", &Optimizer::fits)
         .def("follow", &Optimizer::follow)
         .def("set_group", &Optimizer::set_group)
         .def("group", &Optimizer::group)

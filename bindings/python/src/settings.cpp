@@ -198,14 +198,33 @@ void read_optimizer(nb::dict options, sut_optimizer_config *config)
         read_schedule(given, config);
 }
 
+/* What people write elsewhere, and what it is called here. */
+static const struct {
+    const char *elsewhere, *here;
+} synonyms[] = {
+    {"learning_rate", "lr"}, {"step_size", "lr"},       {"beta", "betas"},         {"b1", "beta1"},
+    {"b2", "beta2"},         {"epsilon", "eps"},        {"wd", "weight_decay"},    {"decay", "weight_decay"},
+    {"l2", "weight_decay"},  {"rho", "alpha"},          {"alignment", "align"},    {"max_norm", "clip_norm"},
+    {"clip", "clip_norm"},   {"scheduler", "schedule"}, {"weights", "preference"},
+};
+
 void refuse_unknown(nb::dict options, const char *function, nb::list known)
 {
     for (auto [key, value] : options) {
-        nb::object near = nb::module_::import_("difflib").attr("get_close_matches")(nb::str(key), known, 1, 0.5);
-        nb::str hint("");
-        if (nb::len(near))
-            hint = nb::str(nb::object(nb::str("; did you mean '{}'?").attr("format")(near[0])));
-        PyErr_Format(PyExc_TypeError, "%s has no option '%U'%U", function, nb::str(key).ptr(), hint.ptr());
+        nb::list names(known);
+        for (const auto &s : synonyms)
+            if (PySequence_Contains(known.ptr(), nb::str(s.here).ptr()) == 1)
+                names.append(s.elsewhere);
+        nb::object near = nb::module_::import_("difflib").attr("get_close_matches")(nb::str(key), names, 1, 0.5);
+        std::string hint;
+        if (nb::len(near)) {
+            hint = nb::borrow<nb::str>(nb::object(near[0])).c_str();
+            for (const auto &s : synonyms)
+                if (hint == s.elsewhere)
+                    hint = s.here;
+            hint = "; did you mean '" + hint + "'?";
+        }
+        PyErr_Format(PyExc_TypeError, "%s has no option '%U'%s", function, nb::str(key).ptr(), hint.c_str());
         throw nb::python_error();
     }
 }

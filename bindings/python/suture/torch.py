@@ -9,19 +9,20 @@ The optimizer of PyTorch training loops. Three lines change:
 
 from __future__ import annotations
 
+import copy
 import itertools
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch.optim.optimizer import (
     _global_optimizer_post_hooks,
     _global_optimizer_pre_hooks,
 )
 
-from . import _state, _suture
+from . import _state, _suture, _torch_state
 from ._arrays import torch_module
 from ._optimizer import hyper_names, split_options
+from ._shown import Shown
 
 __all__ = ["Optimizer"]
 
@@ -74,17 +75,41 @@ class Optimizer(torch.optim.Optimizer):
             "isa": isa,
             "options": {**rest, "align": align},
         }
+        self._begin_empty()
+        super().__init__(params, defaults)
+        self._build(1 if loss_names is None else len(loss_names))  # so that every mistake is found now
+        if loss_names is None:
+            self._forget()
+
+    def _begin_empty(self) -> None:
+        self._turn = _suture.Turn()  # what several calls of the core do together, one thread at a time
+        self._state: Any = Shown()
+        self._forget()
+        self._report: _suture.Report | None = None
+
+    def _forget(self) -> None:
         self._core: Any = None
         self._built: list[torch.Tensor] = []  # the tensors of the core, in its order
         self._low: list[torch.Tensor] = []  # those of 16 bits, and their versions after the last step
         self._versions: list[int] = []
-        self._shown = -1  # generation of the core whose memory self.state shows
-        self._report: _suture.Report | None = None
-        self._waiting: Any = None  # a state that was loaded before the first step
-        super().__init__(params, defaults)
-        self._build(1 if loss_names is None else len(loss_names))  # so that every mistake is found now
-        if loss_names is None:
-            self._core = None
+        self._generation = -1  # of the core whose memory self.state shows
+        if isinstance(self._state, Shown):
+            self._state.show({})
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        """
+        For each parameter a dict of its moments, which are the optimizer's own memory: writing into them acts on the next
+        step. Before the first step it is empty. Entries that are removed begin anew (``opt.state.clear()``,
+        ``opt.state = {}``: all of them, as in a new optimizer); entries and tensors that are assigned are copied in.
+        """
+        return self._state
+
+    @state.setter
+    def state(self, given: Mapping[Any, Mapping[str, Any]]) -> None:
+        if not isinstance(given, Mapping):
+            raise TypeError(f"state is of type {type(given).__name__}; a dict with a dict for each parameter is needed")
+        self._state = given
 
     # -- the core --
 
@@ -97,10 +122,9 @@ class Optimizer(torch.optim.Optimizer):
                 index += 1
         return tensors
 
-    def _build(self, n_losses: int) -> None:
-        """A core for that many losses, with the state so far."""
-        old, c = self._core, self._config
-        tensors = self._tensors()
+    def _make(self, n_losses: int) -> Any:
+        """A new core for the groups as they are."""
+        c, tensors = self._config, self._tensors()
         for name, p, _ in tensors:
             if p.requires_grad and not p.is_leaf:
                 raise ValueError(f"parameter '{name}' is not a leaf tensor any more")
@@ -116,36 +140,74 @@ class Optimizer(torch.optim.Optimizer):
             c["seed"],
             c["isa"],
         )
-        if old is not None:
-            entries, whole = self._pack(old)
-            known = {id(p): entries[k] for k, p in enumerate(self._built)}
-            carried = {k: known[id(p)] for k, (_, p, _) in enumerate(tensors) if id(p) in known}
-            self._restore(core, tensors, carried, whole)
-        elif self._waiting is not None:
-            state, whole = self._waiting
-            for k, (name, _, _) in enumerate(tensors):
-                if k not in state:
-                    raise _suture.MismatchError(f"the state_dict has no state of parameter {k} ('{name}')")
-            self._restore(core, tensors, state, whole)
-            self._waiting = None
         counted = [p for _, p, _ in tensors if not p.is_inference()]
         if counted and _increment_version is not None:
             core.after_step(_increment_version, counted)
-        self._core, self._built = core, [p for _, p, _ in tensors]
-        self._low = [p for p in counted if _state.has_master(p)]
+        return core
+
+    def _use(self, core: Any) -> None:
+        tensors = [p for _, p, _ in self._tensors()]
+        self._core, self._built = core, tensors
+        self._low = [p for p in tensors if _state.has_master(p) and not p.is_inference()]
         self._versions = [p._version for p in self._low]
         self._show_state()
 
+    def _build(self, n_losses: int) -> None:
+        """A core for that many losses, with the state so far."""
+        core = self._make(n_losses)
+        if self._core is not None:
+            entries, whole = _torch_state.pack(self._core, self._built)
+            known = {id(p): entries[k] for k, p in enumerate(self._built)}
+            tensors = self._tensors()
+            _torch_state.restore(core, tensors, {k: known[id(p)] for k, (_, p, _) in enumerate(tensors) if id(p) in known}, whole)
+        self._use(core)
+
     def _show_state(self) -> None:
-        """``self.state[p]`` shows the memory of the core; writing to it between steps is allowed."""
-        self._shown = self._core.generation
-        self.state.clear()
-        for k, p in enumerate(self._built):
-            self.state[p] = {
-                name: torch.from_numpy(self._core.state(name, k)) for name in _state.slots(self._core, p)
-            }
+        if not isinstance(self._state, Shown):
+            self._state = Shown()
+        self._generation = self._core.generation
+        slots = {p: _state.slots(self._core, p) for p in self._built}
+        self._state.show(
+            {p: {name: torch.from_numpy(self._core.state(name, k)) for name in slots[p]} for k, p in enumerate(self._built)}
+        )
+
+    def _take_over_edits(self) -> None:
+        """``self.state`` was edited or assigned: what it holds now is the state."""
+        tensors = self._tensors()
+        places = {id(p): k for k, (_, p, _) in enumerate(tensors)}
+        given: dict[int, Mapping[str, Any]] = {}
+        for p, entry in self._state.items():
+            if not isinstance(p, torch.Tensor):
+                raise TypeError(f"state has the key {p!r:.80}; parameters are its keys")
+            if not isinstance(entry, Mapping):
+                raise TypeError(f"state has an entry of type {type(entry).__name__}; a dict is needed")
+            if entry and id(p) in places:  # that of a parameter which left its group is no state of ours
+                given[places[id(p)]] = entry
+        if not given:
+            if type(self._state) is not Shown:
+                self._state = Shown()
+            self._forget()
+            return
+        core = self._make(1 if self._core is None else self._core.n_losses)
+        entries: dict[int, dict[str, Any]] = {}
+        whole = None
+        if self._core is not None:
+            packed, whole = _torch_state.pack(self._core, self._built)
+            entries = {places[id(p)]: packed[k] for k, p in enumerate(self._built) if id(p) in places}
+        counts = {k: entries[k]["step"] if k in entries else 0 for k in given}
+        _torch_state.restore(core, tensors, {k: {"step": counts[k], **entry} for k, entry in given.items()}, whole)
+        self._use(core)
+
+    def _settled(self) -> None:
+        """Edits of ``state`` and of the groups are taken over, if there is a core."""
+        if type(self._state) is not Shown or self._state.flag.edited:
+            self._take_over_edits()
+        if self._core is not None and not self._core.fits(self.param_groups):
+            self._build(self._core.n_losses)
 
     def _ready(self, n_losses: int) -> Any:
+        if type(self._state) is not Shown or self._state.flag.edited:
+            self._take_over_edits()
         core = self._core
         if core is None or not core.follow(self.param_groups, n_losses):
             self._build(n_losses)
@@ -158,7 +220,7 @@ class Optimizer(torch.optim.Optimizer):
         """After a step: what later steps compare with."""
         if self._low:
             self._versions = [p._version for p in self._low]
-        if self._core.generation != self._shown:  # memory of parameters moved
+        if self._core.generation != self._generation:  # memory of parameters moved
             self._show_state()
 
     def parameters_changed(self) -> None:
@@ -167,8 +229,10 @@ class Optimizer(torch.optim.Optimizer):
         Writing that PyTorch counts (``model.load_state_dict()``, ``p.copy_()``) is noticed without this; writing through
         ``p.data`` or ``p.numpy()`` is not.
         """
-        if self._core is not None:
-            self._core.parameters_changed()
+        with _Inside(self._turn):
+            self._settled()
+            if self._core is not None:
+                self._core.parameters_changed()
 
     # -- steps --
 
@@ -186,8 +250,13 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._report = self._ready(1).step_grad(self.keep_reports)
-        self._seen()
+        turn = self._turn
+        turn.enter()
+        try:
+            self._report = self._ready(1).step_grad(self.keep_reports)
+            self._seen()
+        finally:
+            turn.leave()
         if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
             self._hooks(self._optimizer_step_post_hooks, _global_optimizer_post_hooks, closure)
         return loss
@@ -250,11 +319,17 @@ class Optimizer(torch.optim.Optimizer):
         if self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks:
             self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, None)
         self._opt_called = True  # the sign by which schedulers know that a step came before theirs
-        self._report = self._ready(len(rows)).step(list(rows), losses, report)
-        self._seen()
+        rows = list(rows)
+        turn = self._turn
+        turn.enter()
+        try:
+            self._report = found = self._ready(len(rows)).step(rows, losses, report)
+            self._seen()
+        finally:
+            turn.leave()
         if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
             self._hooks(self._optimizer_step_post_hooks, _global_optimizer_post_hooks, None)
-        return self._report
+        return found
 
     @property
     def report(self) -> _suture.Report | None:
@@ -267,16 +342,13 @@ class Optimizer(torch.optim.Optimizer):
         return 0 if self._core is None else self._core.steps
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        super().add_param_group(param_group)
-        known = hyper_names(self._config["method"])
-        for key in self.param_groups[-1]:
-            if key not in known and key not in ("params", "param_names", "betas", "initial_lr"):
-                # PyTorch would carry along what it does not know; here that would hide a misspelt name.
-                del self.param_groups[-1]
-                raise TypeError(f"'{key}' is no hyper-parameter of {self._config['method']} that a group can have")
-        if self._core is not None:
+        """As in every optimizer of PyTorch; keys that the method does not know are carried along."""
+        with _Inside(self._turn):
+            super().add_param_group(param_group)
+            if self._core is None:
+                return
             try:
-                self._build(self._core.n_losses)
+                self._settled()
             except Exception:
                 del self.param_groups[-1]
                 raise
@@ -290,134 +362,64 @@ class Optimizer(torch.optim.Optimizer):
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
-        self._sync()
-        index = {id(p): k for k, (_, p, _) in enumerate(self._tensors())}
-        groups = []
-        for group in self.param_groups:
-            packed = {k: v for k, v in group.items() if k != "params"}
-            packed["params"] = [index[id(p)] for p in group["params"]]
-            groups.append(packed)
-        if self._core is None and self._waiting is not None:
-            state, whole = self._waiting
-        elif self._core is None:
-            state, whole = {}, {}
-        else:
-            state, whole = self._pack(self._core)
-        result = {"state": state, "param_groups": groups, "suture": whole}
+        with _Inside(self._turn):
+            self._settled()
+            state, whole = ({}, {}) if self._core is None else _torch_state.pack(self._core, self._built)
+            index = {id(p): k for k, (_, p, _) in enumerate(self._tensors())}
+            groups = []
+            for group in self.param_groups:
+                packed = {k: v for k, v in group.items() if k != "params"}
+                packed["params"] = [index[id(p)] for p in group["params"]]
+                groups.append(packed)
+        result: dict[str, Any] = {"state": state, "param_groups": groups, "suture": whole}
         for after in self._optimizer_state_dict_post_hooks.values():
             changed = after(self, result)
             result = result if changed is None else changed
         return result
 
-    def _sync(self) -> None:
-        """Groups that were edited are taken over."""
-        if self._core is not None and not self._core.follow(self.param_groups, self._core.n_losses):
-            self._build(self._core.n_losses)
-
-    def _pack(self, core: Any) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
-        arrays, texts = _state.read(core.to_bytes(False))
-        state: dict[int, dict[str, Any]] = {}
-        for k, p in enumerate(self._built):
-            entry: dict[str, Any] = {"step": core.tensor_steps(k)}
-            for slot in _state.slots(core, p):
-                # In the order of the indices, whatever the parameter's order in memory.
-                entry[slot] = torch.from_numpy(core.state(slot, k).copy(order="C"))
-            state[k] = entry
-        whole: dict[str, Any] = {
-            "method": self._config["method"],
-            "n_losses": core.n_losses,
-            "texts": {key: texts[key] for key in (*_state.COUNTS, "suture.surgery.kept_for")},
-            "kept_weights": torch.from_numpy(arrays["suture.surgery.kept_weights"]),
-        }
-        return state, whole
-
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """
-        Take over such a dict. One that belongs to another model or method is refused by name, and nothing is changed.
-        Hyper-parameters come from the dict, as with every optimizer of PyTorch.
+        Take over such a dict; nothing of it is kept by reference. One that belongs to another model or method is refused by
+        name, and nothing is changed. Hyper-parameters and other keys of the groups come from the dict, as with every
+        optimizer of PyTorch.
         """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"state_dict is of type {type(state_dict).__name__}; the dict that state_dict() gives is needed")
         state_dict = dict(state_dict)
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
-        missing = [key for key in ("state", "param_groups", "suture") if key not in state_dict]
-        if missing:
-            raise _suture.MismatchError(f"this is no state_dict of suture.torch.Optimizer: it has no '{missing[0]}'")
-        groups, whole, state = state_dict["param_groups"], state_dict["suture"], state_dict["state"]
-        if len(groups) != len(self.param_groups):
-            raise _suture.MismatchError(
-                f"the state_dict has {len(groups)} parameter groups, this optimizer has {len(self.param_groups)}"
-            )
-        for k, (mine, other) in enumerate(zip(self.param_groups, groups)):
-            if len(mine["params"]) != len(other["params"]):
-                raise _suture.MismatchError(
-                    f"group {k} has {len(other['params'])} parameters in the state_dict and {len(mine['params'])} here"
-                )
-        if whole and whole["method"] != self._config["method"]:
-            raise _suture.MismatchError(
-                f"the state_dict was written by {whole['method']}, this is {self._config['method']}"
-            )
-        # Everything is tried on a core of its own before anything is changed.
-        kept = [dict(g) for g in self.param_groups], self._core, self._waiting
-        try:
-            order = {old: new for new, old in enumerate(i for g in groups for i in g["params"])}
-            state = {order[int(k)]: dict(entry) for k, entry in state.items()}
-            for mine, other in zip(self.param_groups, groups):
-                mine.update({k: v for k, v in other.items() if k not in ("params", "param_names")})
-            self._core, self._waiting = None, (state, dict(whole)) if whole else None
-            if whole:
-                self._build(int(whole["n_losses"]))
-        except Exception:
-            for mine, old in zip(self.param_groups, kept[0]):
-                mine.clear()
-                mine.update(old)
-            self._core, self._waiting = kept[1], kept[2]
-            if self._core is not None:
-                self._show_state()
-            raise
+        with _Inside(self._turn):
+            self._load(*_torch_state.check_dict(state_dict, self._config["method"], self.param_groups))
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
-    def _restore(
-        self,
-        core: Any,
-        tensors: Sequence[tuple[str, torch.Tensor, int]],
-        state: Mapping[int, Mapping[str, Any]],
-        whole: Mapping[str, Any],
-    ) -> None:
-        """Give a new core this state; parameters without an entry begin anew."""
-        arrays: dict[str, np.ndarray] = {}
-        given: list[tuple[np.ndarray, np.ndarray]] = []
-        for k, (name, p, _) in enumerate(tensors):
-            entry = state.get(k)
-            if entry is None:
-                continue
-            arrays[f"suture.state.step.{name}"] = np.asarray(int(entry["step"]), dtype=np.int64)
-            for slot in _state.slots(core, p):
-                if slot not in entry:
-                    raise _suture.MismatchError(f"the state of parameter {k} ('{name}') has no '{slot}'")
-                memory, value = core.state(slot, k), entry[slot].detach().cpu().numpy()
-                if value.shape != memory.shape:
-                    raise _suture.MismatchError(
-                        f"'{slot}' of parameter {k} ('{name}') has shape {value.shape} in the state_dict, "
-                        f"{memory.shape} is needed"
-                    )
-                given.append((memory, value))
-        texts = {key: text for key, text in whole["texts"].items() if key in _state.COUNTS}
-        if whole["n_losses"] == core.n_losses:
-            arrays["suture.surgery.kept_weights"] = whole["kept_weights"].cpu().numpy()
-            texts = whole["texts"]
-        core.from_bytes(_state.graft(core.to_bytes(False), arrays, texts), False, False)
-        for memory, value in given:
-            memory[...] = value
-        if any(_state.has_master(p) for _, p, _ in tensors):
-            core.parameters_changed()  # a master copy that the parameter is not the rounding of is none
+    def _load(self, state: Mapping[int, Mapping[str, Any]], groups: Sequence[dict[str, Any]], whole: Mapping[str, Any]) -> None:
+        kept = [dict(group) for group in self.param_groups]
+        try:
+            for mine, other in zip(self.param_groups, groups):
+                mine.update({k: copy.deepcopy(v) for k, v in other.items() if k not in ("params", "param_names")})
+            # Everything is tried on a core of its own before anything is changed.
+            core = self._make(int(whole["n_losses"]) if whole else 1)
+            if whole:
+                _torch_state.restore(core, self._tensors(), state, whole, complete=True)
+        except Exception:
+            for mine, old in zip(self.param_groups, kept):
+                mine.clear()
+                mine.update(old)
+            raise
+        self._state = Shown()
+        if whole:
+            self._use(core)
+        else:
+            self._forget()
 
     # -- copies and pickles --
 
     def __getstate__(self) -> dict[str, Any]:
-        self._sync()
-        packed = self._pack(self._core) if self._core is not None else self._waiting
+        with _Inside(self._turn):
+            self._settled()
+            packed = None if self._core is None else _torch_state.pack(self._core, self._built)
         return {
             "defaults": self.defaults,
             "param_groups": self.param_groups,
@@ -428,21 +430,31 @@ class Optimizer(torch.optim.Optimizer):
 
     def __setstate__(self, given: dict[str, Any]) -> None:
         torch_module()
-        super().__setstate__({"defaults": given["defaults"], "param_groups": given["param_groups"], "state": {}})
-        self.__dict__.setdefault("state", {})
-        if not hasattr(self.state, "default_factory"):
-            from collections import defaultdict
-
-            self.state = defaultdict(dict)
+        super().__setstate__({"defaults": given["defaults"], "param_groups": given["param_groups"]})
         self._config = given["config"]
-        self._core, self._shown, self._report, self._waiting = None, -1, None, given["packed"]
-        self._built, self._low, self._versions = [], [], []
+        self._begin_empty()
         if given["keep_reports"]:
             self.keep_reports = True
-        if self._waiting is not None:
-            self._build(int(self._waiting[1]["n_losses"]))
+        if given["packed"] is not None:
+            state, whole = given["packed"]
+            core = self._make(int(whole["n_losses"]))
+            _torch_state.restore(core, self._tensors(), state, whole)
+            self._use(core)
 
     def __repr__(self) -> str:
         c = self._config
         head = f"suture.torch.Optimizer({c['method']}, surgery {c['surgery']}, align {c['options']['align']})"
         return head + super().__repr__()[len(type(self).__name__) :]
+
+
+class _Inside:
+    """A turn as a context."""
+
+    def __init__(self, turn: Any) -> None:
+        self.turn = turn
+
+    def __enter__(self) -> None:
+        self.turn.enter()
+
+    def __exit__(self, *_: Any) -> None:
+        self.turn.leave()

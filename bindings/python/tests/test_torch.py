@@ -184,8 +184,9 @@ def test_add_param_group_keeps_the_moments():
     torch.testing.assert_close(extra[0], extra[1], rtol=1e-12, atol=1e-14)
     with pytest.raises(ValueError, match="more than one parameter group"):
         b.add_param_group({"params": [extra[1]]})
-    with pytest.raises(TypeError, match="'lrr' is no hyper-parameter"):
-        b.add_param_group({"params": [torch.zeros(1, requires_grad=True)], "lrr": 1})
+    with pytest.raises(suture.OutOfRangeError, match="lr is -1"):
+        b.add_param_group({"params": [torch.zeros(1, requires_grad=True)], "lr": -1})
+    assert len(b.param_groups) == 2
     b.step()
 
 

@@ -1,0 +1,149 @@
+"""The state of a core as the dicts of torch.optim.Optimizer.state_dict(), and back. What does not fit is refused by name before
+anything is changed."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from . import _state, _suture
+
+#: Slots that hold squares.
+_NOT_NEGATIVE = ("v", "vmax")
+
+
+def pack(core: Any, tensors: Sequence[torch.Tensor]) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
+    """Copies of each tensor's state, and of what belongs to the whole optimizer."""
+    arrays, texts = _state.read(core.to_bytes(False))
+    state: dict[int, dict[str, Any]] = {}
+    for k, p in enumerate(tensors):
+        entry: dict[str, Any] = {"step": core.tensor_steps(k)}
+        for slot in _state.slots(core, p):
+            # In the order of the indices, whatever the parameter's order in memory.
+            entry[slot] = torch.from_numpy(core.state(slot, k).copy(order="C"))
+        state[k] = entry
+    whole = {
+        "method": texts["suture.method"],
+        "n_losses": core.n_losses,
+        "texts": {key: texts[key] for key in (*_state.COUNTS, "suture.surgery.kept_for")},
+        "kept_weights": torch.from_numpy(arrays["suture.surgery.kept_weights"]),
+    }
+    return state, whole
+
+
+def check_dict(
+    given: Mapping[str, Any], method: str, groups: Sequence[Mapping[str, Any]]
+) -> tuple[dict[int, Mapping[str, Any]], Sequence[dict[str, Any]], Mapping[str, Any]]:
+    """State by place among the tensors of ``groups``, groups, and what belongs to the whole, of a state_dict."""
+    for key, kind in (("state", Mapping), ("param_groups", (list, tuple)), ("suture", Mapping)):
+        if key not in given:
+            raise _suture.MismatchError(f"this is no state_dict of suture.torch.Optimizer: it has no '{key}'")
+        if not isinstance(given[key], kind):
+            raise TypeError(f"'{key}' of the state_dict is of type {type(given[key]).__name__}")
+    others, whole = given["param_groups"], given["suture"]
+    if len(others) != len(groups):
+        raise _suture.MismatchError(
+            f"the state_dict has {len(others)} parameter groups, this optimizer has {len(groups)}"
+        )
+    order: dict[Any, int] = {}
+    for k, (mine, other) in enumerate(zip(groups, others)):
+        if not isinstance(other, Mapping) or not isinstance(other.get("params"), (list, tuple)):
+            raise TypeError(f"group {k} of the state_dict is no dict with a list 'params'")
+        if len(mine["params"]) != len(other["params"]):
+            raise _suture.MismatchError(
+                f"group {k} has {len(other['params'])} parameters in the state_dict and {len(mine['params'])} here"
+            )
+        for index in other["params"]:
+            order[index] = len(order)
+    if whole:
+        missing = [key for key in ("method", "n_losses", "texts", "kept_weights") if key not in whole]
+        if missing:
+            raise _suture.MismatchError(f"'suture' of the state_dict has no '{missing[0]}'")
+        if whole["method"] != method:
+            raise _suture.MismatchError(f"the state_dict was written by {whole['method']}, this is {method}")
+    elif given["state"]:
+        raise _suture.MismatchError("the state_dict has a 'state', but 'suture' is empty")
+    state: dict[int, Mapping[str, Any]] = {}
+    for index, entry in given["state"].items():
+        if index not in order:
+            raise _suture.MismatchError(f"the state_dict has state of a parameter {index!r:.80}, which is in none of its groups")
+        state[order[index]] = entry
+    return state, others, whole
+
+
+def _count(value: Any, whose: str) -> int:
+    try:
+        number = float(value)
+        if number >= 0 and number == int(number):
+            return int(number)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise _suture.MismatchError(f"'step' of {whose} is {value!r:.80}; a count of steps is needed")
+
+
+def _array(value: Any, slot: str, whose: str, shape: tuple[int, ...]) -> np.ndarray:
+    if not isinstance(value, (torch.Tensor, np.ndarray)):
+        raise TypeError(f"'{slot}' of {whose} is of type {type(value).__name__}; a tensor is needed")
+    tensor = torch.as_tensor(value)
+    if not tensor.is_floating_point():
+        raise TypeError(f"'{slot}' of {whose} has elements of type {tensor.dtype}; a floating type is needed")
+    if tuple(tensor.shape) != shape:
+        raise _suture.MismatchError(f"'{slot}' of {whose} has shape {tuple(tensor.shape)}, {shape} is needed")
+    array = tensor.detach().to(device="cpu", dtype=torch.float64).numpy()
+    bad = ~np.isfinite(array) if slot not in _NOT_NEGATIVE else ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        place = tuple(map(int, np.argwhere(bad)[0]))
+        text = f"'{slot}' of {whose} holds {float(array[place])!r} at {list(place)}"
+        if np.isfinite(array[place]):
+            raise _suture.OutOfRangeError(text + "; it is a mean of squares")
+        raise _suture.NotFiniteError(text)
+    return array
+
+
+def restore(
+    core: Any,
+    tensors: Sequence[tuple[str, torch.Tensor, int]],
+    state: Mapping[int, Mapping[str, Any]],
+    whole: Mapping[str, Any] | None,
+    complete: bool = False,
+) -> None:
+    """Give a new core this state; parameters without an entry begin anew, unless it has to be complete."""
+    arrays: dict[str, np.ndarray] = {}
+    counts: list[int] = []
+    given: list[tuple[np.ndarray, np.ndarray]] = []
+    for k, (name, p, _) in enumerate(tensors):
+        whose = f"parameter {k} ('{name}')"
+        if k not in state:
+            if complete:
+                raise _suture.MismatchError(f"the state_dict has no state of {whose}")
+            continue
+        entry, slots = state[k], _state.slots(core, p)
+        if not isinstance(entry, Mapping):
+            raise TypeError(f"the state of {whose} is of type {type(entry).__name__}; a dict is needed")
+        wanted = ["step", *slots]
+        missing = [slot for slot in wanted if slot not in entry]
+        unknown = [slot for slot in entry if slot not in wanted]
+        if missing or unknown:
+            text = f"no '{missing[0]}'" if missing else f"'{unknown[0]}', for which there is no place"
+            raise _suture.MismatchError(f"the state of {whose} has {text}; it consists of {', '.join(wanted)}")
+        counts.append(_count(entry["step"], whose))
+        arrays[f"suture.state.step.{name}"] = np.asarray(counts[-1], dtype=np.int64)
+        for slot in slots:
+            memory = core.state(slot, k)
+            given.append((memory, _array(entry[slot], slot, whose, memory.shape)))
+    texts: dict[str, str] = {}
+    if whole is not None:
+        texts = {key: text for key, text in whole["texts"].items() if key in _state.COUNTS}
+        if operator.index(whole["n_losses"]) == core.n_losses:
+            arrays["suture.surgery.kept_weights"] = torch.as_tensor(whole["kept_weights"]).cpu().numpy()
+            texts = dict(whole["texts"])
+    # No tensor made more steps than the whole: entries that were assigned to a young optimizer make it older.
+    texts["suture.steps"] = str(max([int(texts.get("suture.steps", 0)), *counts]))
+    core.from_bytes(_state.graft(core.to_bytes(False), arrays, texts), False, False)
+    for memory, value in given:
+        memory[...] = value
+    if any(_state.has_master(p) for _, p, _ in tensors):
+        core.parameters_changed()  # a master copy that the parameter is not the rounding of is none
