@@ -39,9 +39,12 @@ static nb::object losses(const int *x, int m)
     return nb::tuple(list);
 }
 
+static const char *const kinds[] = {"unchanged", "boundary", "zero", "infeasible"}; /* by sut_cone_kind */
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
 static const char *kind_name(sut_cone_kind kind)
 {
-    return kind == SUT_CONE_ZERO ? "zero" : kind == SUT_CONE_BOUNDARY ? "boundary" : "unchanged";
+    return (unsigned)kind < N_KINDS ? kinds[kind] : "unknown";
 }
 
 #define STEP_MEMBERS(NUMBER, FLAG, LOSSES)                                           \
@@ -147,6 +150,79 @@ static const auto surgery_members = [](const SurgeryReport &x, auto give) {
     SURGERY_MEMBERS(AS_NUMBER, AS_FLAG, AS_LOSSES)
 };
 
+/* ---- pickles: the dict of a report, and back. A member that the dict lacks (an older report) keeps its default. ---- */
+
+static nb::object find(const nb::dict &d, const char *name)
+{
+    return d.contains(name) ? nb::object(d[name]) : nb::object();
+}
+
+template <typename N> static void read(const nb::dict &d, const char *name, N *to)
+{
+    if (nb::object x = find(d, name); x.is_valid())
+        *to = nb::cast<N>(x);
+}
+
+static void read_flag(const nb::dict &d, const char *name, int *to)
+{
+    if (nb::object x = find(d, name); x.is_valid())
+        *to = nb::cast<bool>(x);
+}
+
+template <typename N> static void read_losses(const nb::dict &d, const char *name, int m, N *to)
+{
+    nb::object x = find(d, name);
+    if (!x.is_valid())
+        return;
+    const nb::tuple entries = nb::cast<nb::tuple>(x);
+    for (int i = 0; i < m && i < (int)nb::len(entries); i++)
+        to[i] = nb::cast<N>(entries[i]);
+}
+
+static int read_size(const nb::dict &d)
+{
+    const int m = nb::cast<int>(d["n_losses"]);
+    if (m < 0 || m > SUT_MAX_LOSSES)
+        throw nb::value_error("n_losses is out of range");
+    return m;
+}
+
+#define READ_NUMBER(member, doc) read(d, #member, &x.r.member);
+#define READ_FLAG(member, doc) read_flag(d, #member, &x.r.member);
+#define READ_LOSSES(member, doc) read_losses(d, #member, x.r.n_losses, x.r.member);
+
+static void set_state(Report &x, const nb::dict &d)
+{
+    x.r.n_losses = read_size(d);
+    STEP_MEMBERS(READ_NUMBER, READ_FLAG, READ_LOSSES)
+}
+
+static void set_state(ConeReport &x, const nb::dict &d)
+{
+    x.r.n_losses = read_size(d);
+    const std::string kind = nb::cast<std::string>(d["kind"]);
+    for (int k = 0; k < N_KINDS; k++)
+        if (kind == kinds[k])
+            x.r.kind = (sut_cone_kind)k;
+    CONE_MEMBERS(READ_NUMBER, READ_FLAG, READ_LOSSES)
+}
+
+static void set_state(SurgeryReport &x, const nb::dict &d)
+{
+    x.r.n_losses = read_size(d);
+    SURGERY_MEMBERS(READ_NUMBER, READ_FLAG, READ_LOSSES)
+}
+
+/* Reports can be copied, pickled, and sent between processes. */
+template <typename T, typename M> static void add_pickles(nb::class_<T> &c, M members)
+{
+    c.def("__getstate__", [members](const T &x) { return to_dict(x, members); });
+    c.def("__setstate__", [](T &x, nb::dict d) {
+        T *made = new (&x) T();
+        set_state(*made, d);
+    });
+}
+
 static std::string numbers(const double *x, int m)
 {
     std::string text = "[";
@@ -221,16 +297,19 @@ void add_reports(nb::module_ &module)
             "to_dict", [](const Self &x) { return to_dict(x, step_members); },
             "Every figure, by its name in the C structure; entries per loss are tuples.");
         c.def("__repr__", step_text);
+        add_pickles(c, step_members);
     }
     {
         using Self = ConeReport;
         nb::class_<ConeReport> c(module, "ConeReport", "The certificate of one projection.");
         c.def_prop_ro("n_losses", [](const Self &x) { return x.r.n_losses; });
         c.def_prop_ro(
-            "kind", [](const Self &x) { return kind_name(x.r.kind); }, "'unchanged', 'boundary' or 'zero'");
+            "kind", [](const Self &x) { return kind_name(x.r.kind); },
+            "'unchanged', 'boundary', 'zero' or 'infeasible'");
         CONE_MEMBERS(NUMBER, FLAG, LOSSES)
         c.def("to_dict", [](const Self &x) { return to_dict(x, cone_members); });
         c.def("__repr__", cone_text);
+        add_pickles(c, cone_members);
     }
     {
         using Self = SurgeryReport;
@@ -239,6 +318,7 @@ void add_reports(nb::module_ &module)
         SURGERY_MEMBERS(NUMBER, FLAG, LOSSES)
         c.def("to_dict", [](const Self &x) { return to_dict(x, surgery_members); });
         c.def("__repr__", surgery_text);
+        add_pickles(c, surgery_members);
     }
 }
 

@@ -66,6 +66,39 @@ def test_every_member_of_the_reports_is_there():
             assert getattr(r, "lambda_" if name == "lambda" else name) == value
 
 
+def test_every_kind_of_projection_has_a_name():
+    header = (ROOT / "include" / "suture" / "cone.h").read_text()
+    source = (ROOT / "bindings" / "python" / "src" / "report.cpp").read_text()
+    kinds = [name.lower() for name in re.findall(r"SUT_CONE_(\w+) = \d", header)]
+    assert re.findall(r'"(\w+)"', re.search(r"kinds\[\] = {(.*?)}", source).group(1)) == kinds
+
+
+def test_reports_and_exceptions_can_be_copied_and_pickled():
+    import copy
+    import pickle
+
+    import numpy as np
+
+    opt = suture.Optimizer(np.ones(3), "adam", n_losses=2, align="gua")
+    for k in range(3):
+        step = opt.step([np.array([1.0, 2, 3]), -np.array([1.0, 2 + k, 4])])
+    _, cone = suture.project(np.array([-1.0, 0, 0]), np.array([[1.0, 0, 1], [0, 1, 2]]))
+    _, zero = suture.project(np.ones(3), np.array([[1.0, 0, 0], [-1, 0, 0], [0, -1, 0], [0, 0, -1]]))
+    _, frozen = suture.project(np.array([-1.0, 1]), np.array([[1.0, 0]]), np.array([np.inf, 1]))
+    assert frozen.kind == "infeasible"
+    _, surgery = suture.combine(np.array([[1.0, 2, 3], [-1, 2, 0]]), "cagrad", report=True)
+    conflict = suture.conflict(np.eye(3), np.ones(3))
+    assert step.projected and cone.kind == "boundary" and zero.kind == "zero" and surgery.iterations > 0
+    for report in (step, cone, zero, frozen, surgery, conflict):
+        for other in (copy.copy(report), copy.deepcopy(report), *(pickle.loads(pickle.dumps(report, k)) for k in range(2, 6))):
+            assert type(other) is type(report) and other is not report
+            assert other.to_dict() == report.to_dict() and repr(other) == repr(report)
+    assert copy.deepcopy({"log": [step]})["log"][0].cos_p == step.cos_p
+    for kind in suture.exceptions:
+        error = pickle.loads(pickle.dumps(kind("text")))
+        assert type(error) is kind and str(error) == "text" and error.status == kind.status
+
+
 def test_diagnosis_is_readable_and_complete():
     d = suture.diagnose()
     assert d["suture"] == suture.__version__
