@@ -55,10 +55,10 @@ std::string attribute_text(PyObject *object, const char *name)
     return result;
 }
 
-bool refuse_dtype(PyObject *array)
+bool refuse_dtype(PyObject *array, bool wide_only)
 {
-    return refuse(PyExc_TypeError, "has elements of type %s; float32, float64, float16 and bfloat16 are possible",
-                  attribute_text(array, "dtype").c_str());
+    return refuse(PyExc_TypeError, "has elements of type %s; %s are possible", attribute_text(array, "dtype").c_str(),
+                  wide_only ? "float32 and float64" : "float32, float64, float16 and bfloat16");
 }
 
 bool refuse_dims(int n_dims)
@@ -89,7 +89,7 @@ bool View::open_buffer(PyObject *array, bool write)
             return refuse(PyExc_ValueError, "is read-only");
         }
         PyErr_Clear();
-        return refuse_dtype(array);
+        return refuse_dtype(array, wide_only);
     }
     held = true;
     ran_code = Py_TYPE(array) != ndarray_type;
@@ -103,7 +103,7 @@ bool View::open_buffer(PyObject *array, bool write)
     else if (!strcmp(format, "e"))
         dtype = SUT_DTYPE_F16;
     else
-        return close(), refuse_dtype(array);
+        return close(), refuse_dtype(array, wide_only);
     if (buffer.ndim > SUT_MAX_DIMS) {
         const int n = buffer.ndim;
         return close(), refuse_dims(n);
@@ -123,7 +123,9 @@ bool View::try_open(PyObject *array, bool write)
 {
     close();
     is_torch = is_torch_tensor(array);
-    return is_torch ? open_torch(array, *this) : open_buffer(array, write);
+    if (!(is_torch ? open_torch(array, *this) : open_buffer(array, write)))
+        return false;
+    return !wide_only || dtype == SUT_DTYPE_F32 || dtype == SUT_DTYPE_F64 || refuse_dtype(array, true);
 }
 
 void View::open(PyObject *array, const std::string &what, bool write)

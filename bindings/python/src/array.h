@@ -74,7 +74,8 @@ struct View {
     int64_t stride[SUT_MAX_DIMS] = {}; /* in bytes */
     int64_t count = 1;                 /* elements */
     bool is_torch = false;
-    bool ran_code = false; /* looking may have run Python code, during which other threads may have run */
+    bool wide_only = false; /* set before opening: the types of 16 bits are refused, too */
+    bool ran_code = false;  /* looking may have run Python code, during which other threads may have run */
 
     View() = default;
     View(const View &) = delete;
@@ -126,7 +127,7 @@ inline bool keeps_lock(int64_t elements, int n_losses)
 
 /* Set a Python error; false. */
 bool refuse(PyObject *type, const char *format, ...);
-bool refuse_dtype(PyObject *array);
+bool refuse_dtype(PyObject *array, bool wide_only);
 bool refuse_dims(int n_dims);
 /* str(object.name), "unknown" where there is none. No error is left. */
 std::string attribute_text(PyObject *object, const char *name);

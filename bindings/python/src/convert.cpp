@@ -85,6 +85,29 @@ uint64_t counter(const std::string &name, nb::handle value)
     return x;
 }
 
+bool flag(const std::string &name, nb::handle value)
+{
+    if (PyBool_Check(value.ptr()) || class_name(value) == "bool" || class_name(value) == "bool_")
+        return PyObject_IsTrue(value.ptr()) == 1;
+    if (PyLong_Check(value.ptr()))
+        return integer(name, value, 0, 1) == 1;
+    PyErr_Format(PyExc_TypeError, "%s is %U; True or False is needed", name.c_str(), shown(value).ptr());
+    throw nb::python_error();
+}
+
+int64_t index_of(const char *what, nb::handle value, int64_t count)
+{
+    nb::object index = whole_number(what, value);
+    int beyond = 0;
+    const long long x = PyLong_AsLongLongAndOverflow(index.ptr(), &beyond);
+    if (beyond || x < 0 || x >= count) {
+        PyErr_Format(PyExc_IndexError, "there is no %s %R; there %s %lld, counted from 0", what, index.ptr(),
+                     count == 1 ? "is" : "are", (long long)count);
+        throw nb::python_error();
+    }
+    return x;
+}
+
 std::string text(const std::string &name, nb::handle value)
 {
     if (!PyUnicode_Check(value.ptr())) {
@@ -145,13 +168,6 @@ std::vector<std::string> texts(const std::string &name, nb::handle value)
     for (nb::handle x : entries(name, value, "strs"))
         result.push_back(text(name + "[" + std::to_string(result.size()) + "]", x));
     return result;
-}
-
-void raise_index(const char *what, int64_t index, int64_t count)
-{
-    PyErr_Format(PyExc_IndexError, "there is no %s %lld; there are %lld, counted from 0", what, (long long)index,
-                 (long long)count);
-    throw nb::python_error();
 }
 
 } // namespace suture_python

@@ -20,14 +20,16 @@ int64_t integer(const std::string &name, nanobind::handle value, int64_t lowest 
                 int64_t highest = INT64_MAX);
 /* 0 .. 2^64 - 1 */
 uint64_t counter(const std::string &name, nanobind::handle value);
+/* bool, also that of NumPy, or 0 or 1 */
+bool flag(const std::string &name, nanobind::handle value);
+/* An index from 0 .. count - 1 of `what` ("group"). */
+int64_t index_of(const char *what, nanobind::handle value, int64_t count);
 /* A str that UTF-8 can hold, without a zero character. */
 std::string text(const std::string &name, nanobind::handle value);
 
 /* None: empty. Else one entry per loss. */
 std::vector<double> numbers(const std::string &name, nanobind::handle value, int n_losses);
 std::vector<std::string> texts(const std::string &name, nanobind::handle value);
-
-[[noreturn]] void raise_index(const char *what, int64_t index, int64_t count);
 
 } // namespace suture_python
 

@@ -38,6 +38,8 @@ class Arguments
                       .c_str());
         m = (int)count;
         views.reset(new View[(size_t)m]);
+        for (int i = 0; i < m; i++)
+            views[i].wide_only = true;
         for (int i = 0; i < m && is_list; i++) {
             objects[i] = PyList_GetItem(G.ptr(), i);
             Py_INCREF(objects[i]);
@@ -52,6 +54,7 @@ class Arguments
         v.name = name;
         v.array = array.is_none() ? nullptr : array.ptr();
         v.write = write;
+        v.view.wide_only = true;
     }
 
     /* Once, when everything was added and every other argument was read: until work() no Python code runs. */
@@ -98,9 +101,11 @@ class Arguments
   private:
     int64_t look_at_whole()
     {
+        whole.wide_only = true;
         whole.open(G.ptr(), "G", false);
-        if (whole.n_dims == 0) {
-            PyErr_SetString(PyExc_ValueError, "G is a single number; one row per loss is needed");
+        if (whole.n_dims < 2) {
+            PyErr_Format(PyExc_ValueError, "G has shape %s; one row per loss is needed, (losses, ...)",
+                         shape_text(whole.n_dims, whole.shape).c_str());
             throw nb::python_error();
         }
         return whole.shape[0];
@@ -149,11 +154,6 @@ class Arguments
     void check_row(int i) const
     {
         const View &v = views[i];
-        if (v.dtype != SUT_DTYPE_F32 && v.dtype != SUT_DTYPE_F64) {
-            PyErr_Format(PyExc_TypeError, "%s has elements of type %s; float32 and float64 are possible here",
-                         row_name(i).c_str(), dtype_text(v.dtype));
-            throw nb::python_error();
-        }
         if (v.dtype != first().dtype || !same_shape(v))
             check_like_first(v, row_name(i).c_str());
     }
@@ -212,17 +212,18 @@ template <typename R> static nb::object given_away(std::unique_ptr<R> &report)
     return report ? nb::cast(report.release(), nb::rv_policy::take_ownership) : nb::none();
 }
 
+/* name: what u is called in refusals. */
 static nb::object project(nb::object u, nb::object G, nb::object metric, nb::object out, nb::object feas_tol,
-                          bool strict, nb::object threads)
+                          nb::object strict, nb::object threads, const char *name)
 {
     Arguments a(G);
-    a.add("u", u, false);
+    a.add(name, u, false);
     a.add("metric", metric, false);
     a.add("out", out, true);
     sut_cone_config config;
     sut_cone_config_init(&config);
     config.feas_tol = number("feas_tol", feas_tol);
-    config.strict = strict;
+    config.strict = flag("strict", strict);
     sut_context *ctx = thread_context(context_settings(threads, nb::int_(0), nb::str("auto")));
     std::unique_ptr<ConeReport> report(new ConeReport);
     a.open();
@@ -266,6 +267,39 @@ static nb::object combine(nb::object G, nb::object method, nb::object losses, nb
     return given_away(report);
 }
 
+/* The cosine of each pair of rows: m x m figures, row by row; 0 where a row is zero. Pair by pair, since the library reports the
+ * smallest of several. */
+static nb::object cosines(nb::object G, nb::object threads)
+{
+    Arguments a(G);
+    sut_context *ctx = thread_context(context_settings(threads, nb::int_(0), nb::str("auto")));
+    sut_surgery_config config;
+    sut_surgery_config_init(&config, SUT_SURGERY_SUM);
+    sut_surgery_report pair;
+    sut_surgery_report_init(&pair);
+    std::vector<double> result((size_t)a.m * (size_t)a.m);
+    a.open();
+    for (int i = 0; i < a.m; i++)
+        for (int j = 0; j <= i; j++) {
+            const void *const rows[2] = {a.rows[i], a.rows[j]};
+            const int64_t n = a.first().count;
+            a.work(ctx, [&] {
+                return sut_surgery_direction(ctx, &config, rows, i == j ? 1 : 2, n, a.first().dtype, nullptr, 0,
+                                             nullptr, &pair);
+            });
+            const double cosine = i == j ? (pair.norms[0] > 0 ? 1.0 : 0.0) : pair.min_pair_cos;
+            result[(size_t)(i * a.m + j)] = result[(size_t)(j * a.m + i)] = cosine;
+        }
+    nb::list matrix;
+    for (int i = 0; i < a.m; i++) {
+        nb::list row;
+        for (int j = 0; j < a.m; j++)
+            row.append(result[(size_t)(i * a.m + j)]);
+        matrix.append(nb::tuple(row));
+    }
+    return nb::tuple(matrix);
+}
+
 /* gram: a square matrix of float64, row by row. */
 static nb::object weights(nb::object gram, nb::object method, nb::object losses, nb::dict options, nb::object seed,
                           nb::object count)
@@ -291,11 +325,13 @@ static nb::object weights(nb::object gram, nb::object method, nb::object losses,
 void add_functional(nb::module_ &module)
 {
     module.def("project", project, nb::arg("u"), nb::arg("G"), nb::arg("metric").none(), nb::arg("out").none(),
-               nb::arg("feas_tol"), nb::arg("strict"), nb::arg("threads"));
-    module.def("combine", combine, nb::arg("G"), nb::arg("method"), nb::arg("losses").none(), nb::arg("options"),
-               nb::arg("out").none(), nb::arg("seed"), nb::arg("counter"), nb::arg("threads"), nb::arg("report"));
-    module.def("weights", weights, nb::arg("gram"), nb::arg("method"), nb::arg("losses").none(), nb::arg("options"),
-               nb::arg("seed"), nb::arg("counter"));
+               nb::arg("feas_tol").none(), nb::arg("strict").none(), nb::arg("threads").none(), nb::arg("name") = "u");
+    module.def("combine", combine, nb::arg("G"), nb::arg("method").none(), nb::arg("losses").none(), nb::arg("options"),
+               nb::arg("out").none(), nb::arg("seed").none(), nb::arg("counter").none(), nb::arg("threads").none(),
+               nb::arg("report"));
+    module.def("cosines", cosines, nb::arg("G"), nb::arg("threads").none());
+    module.def("weights", weights, nb::arg("gram"), nb::arg("method").none(), nb::arg("losses").none(),
+               nb::arg("options"), nb::arg("seed").none(), nb::arg("counter").none());
 }
 
 } // namespace suture_python

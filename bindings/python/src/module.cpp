@@ -1,5 +1,6 @@
 /* The extension module suture._suture: everything of the Python package that is not Python. */
 #include "array.h"
+#include "convert.h"
 #include "errors.h"
 #include "functional.h"
 #include "optimizer.h"
@@ -48,6 +49,17 @@ static uint64_t checksum(nb::object data)
     return ~crc;
 }
 
+/* A list of strs, checked as loss_names. */
+static nb::object checked_texts(nb::object value, const char *name)
+{
+    if (value.is_none())
+        return value;
+    nb::list list;
+    for (const std::string &x : texts(name, value))
+        list.append(nb::str(x.c_str()));
+    return list;
+}
+
 NB_MODULE(_suture, module)
 {
     module.doc() = "The compiled part of the package suture.";
@@ -61,6 +73,7 @@ NB_MODULE(_suture, module)
     module.def("register_numpy", register_numpy);
     module.def("register_torch", register_torch);
     module.def("capabilities", capabilities);
+    module.def("texts", checked_texts, nb::arg("value").none(), nb::arg("name"));
     module.def("checksum", checksum);
 }
 

@@ -168,9 +168,13 @@ class Optimizer
     }
 
     /* Hyper-parameters of one group, as they are now in `group`. */
+    void set_group(nb::object index, nb::dict group)
+    {
+        set_group(group_index(index), group);
+    }
+
     void set_group(int k, nb::dict group)
     {
-        check_group(k);
         if (!remember(k, group))
             return;
         std::lock_guard<Gate> lock(gate);
@@ -186,10 +190,10 @@ class Optimizer
         hyper[(size_t)k] = h;
     }
 
-    nb::dict group(int k)
+    nb::dict group(nb::object index)
     {
+        const int k = group_index(index);
         std::lock_guard<Gate> lock(gate);
-        check_group(k);
         sut_hyper h;
         check(sut_optimizer_get_hyper(alive(), k, &h), context->ctx);
         nb::dict result;
@@ -205,26 +209,29 @@ class Optimizer
         return result;
     }
 
-    void set_lr(double lr, int k)
+    /* The rate of all groups. */
+    void set_lr(nb::object lr)
     {
+        const double rate = number("lr", lr);
         std::lock_guard<Gate> lock(gate);
-        check(sut_optimizer_set_lr(alive(), k, lr), context->ctx);
-        for (size_t j = 0; j < remembered.size(); j++)
-            if (k < 0 || (size_t)k == j)
-                remembered[j].clear();
+        check(sut_optimizer_set_lr(alive(), -1, rate), context->ctx);
+        for (std::vector<nb::object> &values : remembered)
+            values.clear();
     }
 
-    void set_align(nb::object align, double rho_m, double rho_v)
+    void set_align(nb::object align, nb::object rho_m, nb::object rho_v)
     {
-        std::lock_guard<Gate> lock(gate);
         nb::dict options;
         options["align"] = align;
+        options["rho_m"] = rho_m;
+        options["rho_v"] = rho_v;
+        std::lock_guard<Gate> lock(gate);
         sut_optimizer_config c = config;
         read_optimizer(options, &c);
-        check(sut_optimizer_set_align(alive(), c.align, rho_m, rho_v), context->ctx);
+        check(sut_optimizer_set_align(alive(), c.align, c.rho_m, c.rho_v), context->ctx);
         config.align = c.align;
-        config.rho_m = rho_m;
-        config.rho_v = rho_v;
+        config.rho_m = c.rho_m;
+        config.rho_v = c.rho_v;
     }
 
     void parameters_changed()
@@ -237,24 +244,27 @@ class Optimizer
         restore_masters(opt, tensors, kept);
     }
 
-    void save(const char *path, bool include_parameters)
+    /* path: as the file system wants it, os.fsencode(). */
+    void save(nb::bytes path, bool include_parameters)
     {
         std::lock_guard<Gate> lock(gate);
         const sut_checkpoint_config c = checkpoint(include_parameters, true);
         const Call call(*this);
         look(true);
+        const char *const name = path.c_str();
         const Unlocking unlocking(*this);
-        work([&] { return sut_optimizer_save(opt, path, &c); });
+        work([&] { return sut_optimizer_save(opt, name, &c); });
     }
 
-    void load(const char *path, bool include_parameters, bool restore_settings)
+    void load(nb::bytes path, bool include_parameters, bool restore_settings)
     {
         std::lock_guard<Gate> lock(gate);
         const sut_checkpoint_config c = checkpoint(include_parameters, restore_settings);
         const Call call(*this);
         look(true);
+        const char *const name = path.c_str();
         const Unlocking unlocking(*this);
-        work([&] { return sut_optimizer_load(opt, path, &c); });
+        work([&] { return sut_optimizer_load(opt, name, &c); });
         after_load(include_parameters);
     }
 
@@ -279,10 +289,10 @@ class Optimizer
     }
 
     /* State of one tensor: the library's own memory, in the shape of the tensor. */
-    nb::object state(const char *slot, int64_t k)
+    nb::object state(const char *slot, nb::object index)
     {
+        const int64_t k = index_of("tensor", index, (int64_t)tensors.size());
         std::lock_guard<Gate> lock(gate);
-        check_tensor(k);
         void *data;
         sut_dtype dtype;
         int64_t count;
@@ -321,10 +331,9 @@ class Optimizer
     {
         return sut_optimizer_steps(alive());
     }
-    int64_t tensor_steps(int64_t k) const
+    int64_t tensor_steps(nb::object index) const
     {
-        check_tensor(k);
-        return sut_optimizer_tensor_steps(alive(), k);
+        return sut_optimizer_tensor_steps(alive(), index_of("tensor", index, (int64_t)tensors.size()));
     }
     int64_t skipped_steps() const
     {
@@ -420,15 +429,9 @@ class Optimizer
         return opt;
     }
 
-    void check_group(int k) const
+    int group_index(nb::object index) const
     {
-        if (k < 0 || (size_t)k >= hyper.size())
-            raise_index("group", k, (int64_t)hyper.size());
-    }
-    void check_tensor(int64_t k) const
-    {
-        if (k < 0 || (size_t)k >= tensors.size())
-            raise_index("tensor", k, (int64_t)tensors.size());
+        return (int)index_of("group", index, (int64_t)hyper.size());
     }
 
     bool unlocks() const
@@ -635,31 +638,34 @@ void add_optimizer(nb::module_ &module)
     nb::class_<Optimizer>(module, "Optimizer", nb::type_slots(slots))
         .def(nb::init<nb::object, nb::list, nb::list, nb::object, nb::object, nb::object, nb::dict, nb::object,
                       nb::object, nb::object>(),
-             nb::arg("method"), nb::arg("tensors"), nb::arg("groups"), nb::arg("n_losses"),
-             nb::arg("loss_names").none(), nb::arg("surgery"), nb::arg("options"), nb::arg("threads"), nb::arg("seed"),
-             nb::arg("isa"))
-        .def("step", &Optimizer::step, nb::arg("rows"), nb::arg("losses").none(), nb::arg("report"))
+             nb::arg("method").none(), nb::arg("tensors"), nb::arg("groups"), nb::arg("n_losses").none(),
+             nb::arg("loss_names").none(), nb::arg("surgery").none(), nb::arg("options"), nb::arg("threads").none(),
+             nb::arg("seed").none(), nb::arg("isa").none())
+        .def("step", &Optimizer::step, nb::arg("rows").none(), nb::arg("losses").none(), nb::arg("report"))
         .def("step_grad", &Optimizer::step_grad, nb::arg("report"))
-        .def("direction", &Optimizer::direction, nb::arg("rows"), nb::arg("losses").none(), nb::arg("out").none())
-        .def("propose", &Optimizer::propose, nb::arg("rows"), nb::arg("losses").none(), nb::arg("u_out").none(),
+        .def("direction", &Optimizer::direction, nb::arg("rows").none(), nb::arg("losses").none(),
+             nb::arg("out").none())
+        .def("propose", &Optimizer::propose, nb::arg("rows").none(), nb::arg("losses").none(), nb::arg("u_out").none(),
              nb::arg("inverse_metric_out").none())
-        .def("project", &Optimizer::project, nb::arg("rows"), nb::arg("p_out").none())
-        .def("apply", &Optimizer::apply, nb::arg("rows"), nb::arg("p").none(), nb::arg("report"))
+        .def("project", &Optimizer::project, nb::arg("rows").none(), nb::arg("p_out").none())
+        .def("apply", &Optimizer::apply, nb::arg("rows").none(), nb::arg("p").none(), nb::arg("report"))
         .def("fits", &Optimizer::fits)
         .def("follow", &Optimizer::follow)
-        .def("set_group", &Optimizer::set_group)
-        .def("group", &Optimizer::group)
-        .def("set_lr", &Optimizer::set_lr, nb::arg("lr"), nb::arg("group"))
-        .def("set_align", &Optimizer::set_align, nb::arg("align"), nb::arg("rho_m"), nb::arg("rho_v"))
+        .def("set_group", nb::overload_cast<nb::object, nb::dict>(&Optimizer::set_group), nb::arg("index").none(),
+             nb::arg("group"))
+        .def("group", &Optimizer::group, nb::arg("index").none())
+        .def("set_lr", &Optimizer::set_lr, nb::arg("lr").none())
+        .def("set_align", &Optimizer::set_align, nb::arg("align").none(), nb::arg("rho_m").none(),
+             nb::arg("rho_v").none())
         .def("parameters_changed", &Optimizer::parameters_changed)
         .def("save", &Optimizer::save, nb::arg("path"), nb::arg("include_parameters"))
         .def("load", &Optimizer::load, nb::arg("path"), nb::arg("include_parameters"), nb::arg("restore_settings"))
         .def("to_bytes", &Optimizer::to_bytes, nb::arg("include_parameters"))
         .def("from_bytes", &Optimizer::from_bytes, nb::arg("data"), nb::arg("include_parameters"),
              nb::arg("restore_settings"))
-        .def("state", &Optimizer::state)
+        .def("state", &Optimizer::state, nb::arg("slot"), nb::arg("index").none())
         .def("state_names", &Optimizer::state_names)
-        .def("tensor_steps", &Optimizer::tensor_steps)
+        .def("tensor_steps", &Optimizer::tensor_steps, nb::arg("index").none())
         .def("tensor_names", &Optimizer::tensor_names)
         .def("after_step", &Optimizer::after_step)
         .def_prop_ro("steps", &Optimizer::steps)

@@ -95,7 +95,8 @@ static int choice(const option &o, nb::handle value)
     std::string list = "'";
     for (const char *c = o.choices; *c; c++)
         list += *c == ' ' ? std::string("', '") : std::string(1, *c);
-    PyErr_Format(PyExc_ValueError, "%s is %R; possible are %s'", o.name, value.ptr(), list.c_str());
+    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError, "%s is %R; possible are %s'", o.name, value.ptr(),
+                 list.c_str());
     throw nb::python_error();
 }
 
@@ -111,9 +112,7 @@ static void set_option(const option &o, nb::handle value, void *base)
     if (o.kind == CHOICE) {
         whole = choice(o, value);
     } else if (o.kind == FLAG) {
-        whole = PyObject_IsTrue(value.ptr());
-        if (whole < 0)
-            throw nb::python_error();
+        whole = flag(o.name, value);
     } else {
         whole = (int)integer(o.name, value, INT_MIN, INT_MAX);
     }
@@ -173,15 +172,18 @@ static void read_schedule(nb::handle given, sut_optimizer_config *config)
     nb::dict options = copy_of(nb::borrow<nb::dict>(given));
     sut_schedule_kind kind = SUT_SCHEDULE_CONSTANT;
     nb::object name = take(options, "kind");
-    if (!name.is_valid() || !PyUnicode_Check(name.ptr()) ||
-        sut_schedule_from_name(nb::borrow<nb::str>(name).c_str(), &kind) != SUT_OK)
-        raise(SUT_ERROR_INVALID_ARGUMENT, "schedule needs a 'kind': 'constant', 'linear', 'cosine' or 'wsd'");
+    const std::string kinds = "possible are 'constant', 'linear', 'cosine', 'wsd'";
+    if (!name.is_valid())
+        raise(SUT_ERROR_INVALID_ARGUMENT, ("schedule needs a 'kind'; " + kinds).c_str());
+    const std::string kind_name = text("the kind of the schedule", name);
+    if (sut_schedule_from_name(kind_name.c_str(), &kind) != SUT_OK)
+        raise(SUT_ERROR_INVALID_ARGUMENT, ("the kind of the schedule is '" + kind_name + "'; " + kinds).c_str());
     sut_schedule_init(&config->schedule, kind);
     read_table(schedule_options, options, &config->schedule);
     if (nb::object x = take(options, "warmup"); x.is_valid())
-        config->schedule.warmup = integer("warmup", x);
+        config->schedule.warmup = integer("warmup of the schedule", x);
     if (nb::object x = take(options, "total"); x.is_valid())
-        config->schedule.total = integer("total", x);
+        config->schedule.total = integer("total of the schedule", x);
     nb::list known;
     for (const char *k : {"kind", "warmup", "total"})
         known.append(k);
@@ -229,9 +231,10 @@ void refuse_unknown(nb::dict options, const char *function, nb::list known)
     }
 }
 
-static void set_hyper(sut_hyper *hyper, sut_optimizer_method method, const char *name, nb::handle value)
+static void set_hyper(sut_hyper *hyper, sut_optimizer_method method, const char *name, nb::handle value,
+                      bool is_flag = false)
 {
-    const double x = number(name, value);
+    const double x = is_flag ? flag(name, value) : number(name, value);
     if (std::isnan(x) || sut_hyper_set(hyper, method, name, x) != SUT_OK) {
         sut_parameter_info info;
         for (int k = 0; sut_optimizer_parameter(method, k, &info) == SUT_OK; k++)
@@ -252,15 +255,17 @@ void read_hyper(nb::dict group, sut_optimizer_method method, sut_hyper *hyper, c
     for (int k = 0; sut_optimizer_parameter(method, k, &info) == SUT_OK; k++) {
         if (!strcmp(info.name, "beta1") && group.contains("betas")) {
             nb::object betas = group["betas"];
-            if (!PySequence_Check(betas.ptr()) || nb::len(betas) != 2) {
-                PyErr_Format(PyExc_ValueError, "betas is %R; a pair is needed", betas.ptr());
+            const bool list = PySequence_Check(betas.ptr()) && !PyUnicode_Check(betas.ptr());
+            if (!list || nb::len(betas) != 2) {
+                PyErr_Format(list ? PyExc_ValueError : PyExc_TypeError, "betas is %R; a pair of numbers is needed",
+                             betas.ptr());
                 throw nb::python_error();
             }
             set_hyper(hyper, method, "beta1", nb::object(betas[0]));
             set_hyper(hyper, method, "beta2", nb::object(betas[1]));
         }
         if (group.contains(info.name))
-            set_hyper(hyper, method, info.name, nb::object(group[info.name]));
+            set_hyper(hyper, method, info.name, nb::object(group[info.name]), info.is_flag != 0);
     }
 }
 

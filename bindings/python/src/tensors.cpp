@@ -78,8 +78,9 @@ void Tensors::gather(PyObject *rows)
 {
     given.clear();
     if (!is_list(rows) || PySequence_Size(rows) != m) {
-        PyErr_Format(PyExc_ValueError, "gradients of %d loss%s are needed: a list of %d lists", m, m == 1 ? "" : "es",
-                     m);
+        PyErr_Format(is_list(rows) ? PyExc_ValueError : PyExc_TypeError,
+                     "gradients of %d loss%s are needed: a list of %d list%s", m, m == 1 ? "" : "es", m,
+                     m == 1 ? "" : "s");
         throw nb::python_error();
     }
     const Py_ssize_t n = (Py_ssize_t)all.size();
@@ -87,7 +88,7 @@ void Tensors::gather(PyObject *rows)
         PyObject *row = item(rows, i);
         if (!row || !is_list(row) || PySequence_Size(row) != n) {
             PyErr_Clear();
-            PyErr_Format(PyExc_ValueError,
+            PyErr_Format(row && !is_list(row) ? PyExc_TypeError : PyExc_ValueError,
                          "the gradients of loss %d are not a list with one entry per tensor (%d; None: absent)", i,
                          (int)n);
             throw nb::python_error();

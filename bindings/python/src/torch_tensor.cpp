@@ -270,7 +270,7 @@ static bool open_by_methods(PyObject *tensor, View &v, extent *e)
     else if (type == "torch.bfloat16")
         v.dtype = SUT_DTYPE_BF16;
     else
-        return refuse_dtype(tensor);
+        return refuse_dtype(tensor, v.wide_only);
     if (layout != "torch.strided")
         return refuse(PyExc_TypeError, "is a tensor of layout %s; torch.strided is needed (to_dense())",
                       layout.c_str());

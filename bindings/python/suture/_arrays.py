@@ -47,6 +47,8 @@ def common_library(named: list[tuple[str, Any]]) -> str:
     first_name, first = named[0]
     expected = library(first)
     for name, x in named:
+        if x is None:
+            raise TypeError(f"{name} is None; an array of NumPy, PyTorch or JAX is needed")
         if library(x) != expected:
             raise TypeError(f"{name} is an array of {library(x)}, {first_name} of {expected}; convert one of them")
     return expected
@@ -59,18 +61,31 @@ def plain(name: str, x: Any, kind: str) -> Any:
             raise ValueError(f"{name} requires grad; derivatives do not flow through this call: pass {name}.detach()")
         return x
     if kind == "numpy" and not isinstance(x, np.ndarray):
-        x = np.asarray(x)
+        x = numbers(name, x)
         if x.dtype.kind in "iu":
             x = x.astype(np.float64)
     return x
+
+
+def numbers(name: str, x: Any) -> np.ndarray:
+    """What is no array yet as one of NumPy's."""
+    if x is None or isinstance(x, (str, bytes, dict, set)) or callable(x):
+        raise TypeError(f"{name} is of type {type(x).__name__}; an array of NumPy, PyTorch or JAX is needed")
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is no array of numbers: {error}") from None
+    if array.dtype == object:
+        raise TypeError(f"{name} is of type {type(x).__name__}; an array of NumPy, PyTorch or JAX is needed")
+    return array
 
 
 def rows(G: Any, kind: str) -> Any:
     """The rows of G as the extension module takes them: a list of arrays, or one array whose first axis counts the losses."""
     if not isinstance(G, (list, tuple)):
         return plain("G", G, kind)
-    if kind == "numpy" and not isinstance(G[0], np.ndarray):
-        return np.asarray(G, dtype=np.float64)
+    if kind == "numpy" and not any(isinstance(row, np.ndarray) for row in G):
+        return plain("G", G, kind)
     return [plain(f"G[{i}]", row, kind) for i, row in enumerate(G)]
 
 

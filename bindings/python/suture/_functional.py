@@ -9,7 +9,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from . import _suture
-from ._arrays import common_library, empty_like, empty_row, library, plain, rows
+from ._arrays import common_library, empty_like, empty_row, library, numbers, plain, rows, torch_module
 
 
 def _named_rows(G: Any) -> list[tuple[str, Any]]:
@@ -18,6 +18,43 @@ def _named_rows(G: Any) -> list[tuple[str, Any]]:
             raise ValueError("G has no rows")
         return [(f"G[{i}]", row) for i, row in enumerate(G)]
     return [("G", G)]
+
+
+def _gram(gram: Any, kind: str) -> np.ndarray:
+    """A Gram matrix as float64, or a refusal."""
+    if kind == "torch":
+        torch = torch_module()
+        if not gram.is_floating_point():
+            raise TypeError(f"gram has elements of type {gram.dtype}; a floating type is needed")
+        K = gram.detach().to(device="cpu", dtype=torch.float64).numpy()
+    else:
+        given = np.asarray(gram) if kind == "jax" else numbers("gram", gram)
+        if given.dtype.kind not in "iu" and not np.can_cast(given.dtype, np.float64):  # bfloat16 of JAX can be
+            raise TypeError(f"gram has elements of type {given.dtype}; a floating type is needed")
+        if given.dtype.kind == "b":
+            raise TypeError("gram has elements of type bool; a floating type is needed")
+        K = given.astype(np.float64)
+    if K.ndim != 2 or K.shape[0] != K.shape[1] or not 1 <= len(K) <= _suture.max_losses:
+        raise ValueError(f"gram has shape {K.shape}; (m, m) is needed, m from 1 to {_suture.max_losses}")
+    # Relative to the norms of the rows. Dot products summed in float32 are off by some 1e-7 times the square root of their
+    # length: 1e-4 for a million elements.
+    d = np.sqrt(np.abs(np.diag(K)))
+    scale = np.outer(d, d)
+    if np.isfinite(K).all() and (np.diag(K) >= 0).all():  # the library names what is not
+        i, j = np.unravel_index(np.argmax(np.abs(K - K.T) - 1e-4 * scale), K.shape)
+        if abs(K[i, j] - K[j, i]) > 1e-4 * scale[i, j]:
+            raise ValueError(f"gram is not symmetric: gram[{i}][{j}] is {K[i, j]:.6g}, gram[{j}][{i}] is {K[j, i]:.6g}")
+        C = np.divide((K + K.T) / 2, scale, out=np.zeros_like(K), where=scale > 0)
+        if (scale == 0).any() and np.abs(K[scale == 0]).max() > 0:
+            i, j = map(int, np.argwhere((scale == 0) & (K != 0))[0])
+            raise ValueError(f"gram is no Gram matrix: gram[{i}][{j}] is {K[i, j]:.6g}, but one of the two rows has norm 0")
+        lowest = np.linalg.eigvalsh(C)[0]
+        if lowest < -1e-4 * len(K):
+            raise ValueError(
+                "gram is no Gram matrix: it has a negative eigenvalue "
+                f"({lowest:.3g} when scaled to a unit diagonal), so no vectors have these products"
+            )
+    return np.ascontiguousarray(K)
 
 
 def project(
@@ -49,7 +86,7 @@ def project(
     if kind == "jax":
         from .jax import project as jax_project
 
-        return jax_project(u, G, metric, feas_tol=feas_tol, strict=strict)
+        return jax_project(u, G, metric, feas_tol=feas_tol, strict=strict, threads=threads)
     u = plain("u", u, kind)
     metric = None if metric is None else plain("metric", metric, kind)
     p = empty_like(u, kind)
@@ -83,7 +120,7 @@ def combine(
     if kind == "jax":
         from .jax import combine as jax_combine
 
-        return jax_combine(G, method, losses, report=report, seed=seed, counter=counter, **options)
+        return jax_combine(G, method, losses, report=report, seed=seed, counter=counter, threads=threads, **options)
     lines = rows(G, kind)
     a = empty_row(lines, kind)
     found = _suture.combine(lines, method, losses, options, a, seed, counter, threads, report)
@@ -92,7 +129,7 @@ def combine(
 
 def weights(
     G: Any = None,
-    method: str = "",
+    method: str | None = None,
     losses: Sequence[float] | None = None,
     *,
     gram: Any = None,
@@ -104,25 +141,25 @@ def weights(
     """
     The weights w of :func:`combine` alone, as float64, in an array of the same library as G.
 
-    Either G (as there) or ``gram``, its m x m Gram matrix G G^T, is given.
+    Either G (as there) or ``gram``, its m x m Gram matrix G G^T, is given. What cannot be a Gram matrix is refused: it is
+    real, symmetric and has no negative eigenvalues, up to the rounding of float32.
     """
+    if method is None:
+        raise TypeError("weights() needs a method: weights(G, 'config') or weights(gram=K, method='config')")
     if (G is None) == (gram is None):
-        raise TypeError("weights() needs either G or gram")
+        raise TypeError("weights() needs either G or gram" + (", not both" if gram is not None else ""))
     if gram is not None:
         kind = library(gram)
-        K = np.ascontiguousarray(np.asarray(gram.detach().cpu() if kind == "torch" else gram), dtype=np.float64)
-        found = _suture.weights(K, method, losses, options, seed, counter)
+        found = _suture.weights(_gram(gram, kind), method, losses, options, seed, counter)
     else:
         kind = common_library(_named_rows(G))
         if kind == "jax":
             from .jax import weights as jax_weights
 
-            return jax_weights(G, method, losses, seed=seed, counter=counter, **options)
+            return jax_weights(G, method, losses, seed=seed, counter=counter, threads=threads, **options)
         found = _suture.combine(rows(G, kind), method, losses, options, None, seed, counter, threads, True)
     w = np.array(found.weights)
     if kind == "torch":
-        from ._arrays import torch_module
-
         return torch_module().from_numpy(w)
     if kind == "jax":
         import jax.numpy as jnp
@@ -136,6 +173,7 @@ class ConflictReport:
     """How much m gradients, and a vector if one was given, disagree. Cosines below -1e-6 count as conflicts."""
 
     norms: tuple[float, ...]  #: of the gradients
+    cosines: tuple[tuple[float, ...], ...]  #: of each pair of gradients, m x m; 0 with a gradient that vanishes
     min_pair_cos: float  #: smallest cosine between two gradients (0 for one loss)
     conflict_fraction: float  #: share of pairs that conflict
     alignment: float  #: 2 |mean unit gradient|^2 - 1, in [-1, 1]
@@ -153,20 +191,23 @@ def conflict(G: Any, v: Any = None, *, threads: int = 0) -> ConflictReport:
 
     :param G: as in :func:`project`.
     :param v: a direction, proposal or step of the shape of a row.
+
+    For a function under ``jit`` there is :func:`suture.jax.conflict`.
     """
-    named = _named_rows(G) + ([] if v is None else [("v", v)])
-    kind = common_library(named)
+    kind = common_library(_named_rows(G) + ([] if v is None else [("v", v)]))
     if kind == "jax":
-        G = [np.asarray(row) for row in G]
-        v = None if v is None else np.asarray(v)
+        from .jax import host_rows
+
+        G, v = host_rows(G, v)
         kind = "numpy"
     lines = rows(G, kind)
     found = _suture.combine(lines, "sum", None, {}, None, 0, 0, threads, True)
     cos = None
     if v is not None:
-        cos = _suture.project(plain("v", v, kind), lines, None, None, 0.0, False, threads).cos_u
+        cos = _suture.project(plain("v", v, kind), lines, None, None, 0.0, False, threads, "v").cos_u
     return ConflictReport(
         norms=found.norms,
+        cosines=_suture.cosines(lines, threads),
         min_pair_cos=found.min_pair_cos,
         conflict_fraction=found.conflict_fraction,
         alignment=found.alignment,

@@ -15,10 +15,12 @@ from ._state import has_master, slots
 
 def hyper_names(method: str) -> dict[str, Any]:
     """Hyper-parameters of a method with their defaults."""
+    if not isinstance(method, str):
+        raise TypeError(f"method is of type {type(method).__name__}; the name of an optimizer is needed")
     try:
         return dict(_suture.optimizer_methods[method])
     except KeyError:
-        near = difflib.get_close_matches(str(method), list(_suture.optimizer_methods), 1)
+        near = difflib.get_close_matches(method, list(_suture.optimizer_methods), 1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise _suture.InvalidArgumentError(
             f"there is no optimizer '{method}'{hint}; there are {', '.join(_suture.optimizer_methods)}"
@@ -32,17 +34,23 @@ def split_options(method: str, given: Mapping[str, Any]) -> tuple[dict[str, Any]
     return hyper, {k: v for k, v in given.items() if k not in hyper}
 
 
-def named_tensors(params: Any) -> list[tuple[str, Any]]:
+def entries_of(params: Any, what: str) -> list[Any]:
+    """The entries of any iterable but a text; a hint where a model is given instead of its parameters."""
+    if isinstance(params, (str, bytes)) or not isinstance(params, Iterable):
+        hint = "pass its parameters()" if hasattr(params, "named_parameters") else "an array, or a list or dict of arrays, is needed"
+        raise TypeError(f"{what} is of type {type(params).__name__}; {hint}")
+    return list(params)
+
+
+def named_tensors(params: Any, what: str = "params") -> list[tuple[str | None, Any]]:
     """Tensors with their names: of a dict, of pairs (name, tensor), of a list, of one tensor. Names default to
     'param.<index>' when the optimizer is made."""
     if isinstance(params, Mapping):
-        return [(str(name), tensor) for name, tensor in params.items()]
-    if isinstance(params, np.ndarray) or is_torch(params):
-        return [("", params)]
-    if is_jax(params):
-        return [("", params)]
-    entries = list(params)
-    return [(str(e[0]), e[1]) if isinstance(e, tuple) and len(e) == 2 and isinstance(e[0], str) else ("", e) for e in entries]
+        return list(params.items())
+    if isinstance(params, np.ndarray) or is_torch(params) or is_jax(params):
+        return [(None, params)]
+    entries = entries_of(params, what)
+    return [(e[0], e[1]) if isinstance(e, tuple) and len(e) == 2 and isinstance(e[0], str) else (None, e) for e in entries]
 
 
 class Optimizer:
@@ -85,7 +93,7 @@ class Optimizer:
     ) -> None:
         hyper, rest = split_options(method, options)
         groups = self._groups(params)
-        tensors: list[tuple[str, Any, int]] = []
+        tensors: list[Any] = []
         settings = []
         for k, group in enumerate(groups):
             own = {key: value for key, value in group.items() if key != "params"}
@@ -93,19 +101,29 @@ class Optimizer:
             if unknown:
                 raise TypeError(f"group {k}: '{unknown[0]}' is no hyper-parameter of {method}")
             settings.append({**hyper, **own})
-            tensors += [(name, tensor, k) for name, tensor in named_tensors(group["params"])]
+            if "params" not in group:
+                raise ValueError(f"group {k} has no 'params'")
+            what = "params" if group is params or len(groups) == 1 else f"'params' of group {k}"
+            tensors += [(name, tensor, k) for name, tensor in named_tensors(group["params"], what)]
         if not tensors:
             raise _suture.InvalidArgumentError("no parameters")
-        tensors = [(name or f"param.{k}", tensor, index) for k, (name, tensor, index) in enumerate(tensors)]
+        tensors = [
+            (f"param.{k}" if name is None else name if isinstance(name, str) else str(name), tensor, index)
+            for k, (name, tensor, index) in enumerate(tensors)
+        ]
+        first: dict[int, str] = {}
         for name, tensor, _ in tensors:
             self._check_parameter(name, tensor)
+            if id(tensor) in first:
+                raise _suture.InvalidArgumentError(f"'{first[id(tensor)]}' and '{name}' are the same array; each is listed once")
+            first[id(tensor)] = name
         self._config: dict[str, Any] = {
             "method": method,
             "groups": [sum(1 for t in tensors if t[2] == k) for k in range(len(groups))],
             "n_losses": n_losses,
             "surgery": surgery,
             "align": align,
-            "loss_names": None if loss_names is None else list(loss_names),
+            "loss_names": _suture.texts(loss_names, "loss_names"),
             "threads": threads,
             "seed": seed,
             "isa": isa,
@@ -125,9 +143,9 @@ class Optimizer:
     @staticmethod
     def _groups(params: Any) -> list[Mapping[str, Any]]:
         if isinstance(params, Mapping) and "params" in params and not hasattr(params["params"], "dtype"):
-            return [params]
-        if not isinstance(params, Mapping) and not hasattr(params, "dtype"):
-            params = list(params)
+            return [params]  # one group; a dict of arrays may have one that is called params
+        if not isinstance(params, Mapping) and not isinstance(params, np.ndarray) and not is_torch(params) and not is_jax(params):
+            params = entries_of(params, "params")
             if params and all(isinstance(entry, Mapping) for entry in params):
                 return params
         return [{"params": params}]
@@ -151,6 +169,8 @@ class Optimizer:
         m, n = self._core.n_losses, len(self._names)
         if isinstance(grads, Mapping) or (m == 1 and self._is_row(grads)):
             grads = [grads]
+        if isinstance(grads, (str, bytes)) or not isinstance(grads, Iterable):
+            raise TypeError(f"gradients are of type {type(grads).__name__}; a list with those of each of {m} losses is needed")
         return [self._row(i, row, n) for i, row in enumerate(grads)]
 
     @staticmethod
@@ -162,14 +182,16 @@ class Optimizer:
 
     def _row(self, i: int, row: Any, n: int) -> list[Any]:
         if isinstance(row, Mapping):
-            unknown = set(row) - set(self._names)
+            unknown = [name for name in row if name not in self._names]
             if unknown:
-                raise KeyError(f"gradients of loss {i}: there is no parameter '{sorted(unknown)[0]}'")
+                raise KeyError(f"gradients of loss {i}: there is no parameter {unknown[0]!r}")
             return [row.get(name) for name in self._names]
         if n == 1 and (row is None or hasattr(row, "dtype")):
             return [row]
         if hasattr(row, "dtype"):
             raise TypeError(f"gradients of loss {i}: one array, but there are {n} tensors; a list of arrays is needed")
+        if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
+            raise TypeError(f"gradients of loss {i} are of type {type(row).__name__}; a list with one array per tensor is needed")
         return list(row)
 
     def step(self, grads: Any, losses: Sequence[float] | None = None, *, report: bool = True) -> _suture.Report | None:
@@ -226,7 +248,7 @@ class Optimizer:
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self._core.set_lr(float(value), -1)
+        self._core.set_lr(value)
 
     def group(self, index: int = 0) -> dict[str, Any]:
         """Hyper-parameters of a group, as they are now."""
@@ -255,27 +277,31 @@ class Optimizer:
 
     def state(self, tensor: str | int) -> dict[str, Any]:
         """The optimizer's memory of one tensor: views that may be written to between steps, and its count of steps."""
+        if isinstance(tensor, str) and tensor not in self._names:
+            raise KeyError(f"there is no parameter {tensor!r}")
         k = self._names.index(tensor) if isinstance(tensor, str) else tensor
-        found = {name: self._core.state(name, k) for name in slots(self._core, self._tensors[k][1])}
-        return {"step": self._core.tensor_steps(k), **found}
+        step = self._core.tensor_steps(k)  # refuses what is no index
+        return {"step": step, **{name: self._core.state(name, k) for name in slots(self._core, self._tensors[k][1])}}
 
     def save(self, path: str | os.PathLike[str], *, include_parameters: bool = True) -> None:
         """Write everything that is needed to go on with the same bits to a file (safetensors, docs/state-files.md). A crash
         leaves the old file or the new one, complete."""
-        self._core.save(os.fspath(path), include_parameters)
+        self._core.save(_path(path), include_parameters)
 
     def load(
         self, path: str | os.PathLike[str], *, include_parameters: bool = True, restore_settings: bool = True
     ) -> None:
         """Read such a file. What does not fit is refused by name, and nothing is changed."""
-        self._core.load(os.fspath(path), include_parameters, restore_settings)
+        self._core.load(_path(path), include_parameters, restore_settings)
 
     def to_bytes(self, *, include_parameters: bool = True) -> bytes:
         """The same as bytes."""
         return self._core.to_bytes(include_parameters)
 
     def from_bytes(self, data: bytes, *, include_parameters: bool = True, restore_settings: bool = True) -> None:
-        self._core.from_bytes(data, include_parameters, restore_settings)
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"data is of type {type(data).__name__}; the bytes that to_bytes() gives are needed")
+        self._core.from_bytes(bytes(data), include_parameters, restore_settings)
 
     def __reduce__(self) -> Any:
         """Copies and pickles hold the parameters and the state, and go on with the same bits."""
@@ -288,6 +314,13 @@ class Optimizer:
             f"suture.Optimizer({c['method']}, {len(self._names)} tensors, {c['n_losses']} losses, "
             f"surgery {c['surgery']}, align {c['align']}, step {self.steps})"
         )
+
+
+def _path(path: str | os.PathLike[str]) -> bytes:
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError("embedded null byte in the path")
+    return name
 
 
 def _rebuild(

@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _suture
+from . import _functional, _suture
 from ._optimizer import Optimizer as _HostOptimizer
 
-__all__ = ["State", "combine", "optimizer", "project", "weights"]
+__all__ = ["State", "combine", "conflict", "optimizer", "project", "weights"]
 
 
 def _call(host: Callable[..., Any], shapes: Any, *args: Any) -> Any:
@@ -33,17 +33,44 @@ def _call(host: Callable[..., Any], shapes: Any, *args: Any) -> Any:
     return jax.tree_util.tree_map(lambda x, s: jnp.asarray(x, dtype=s.dtype), out, shapes)
 
 
+def _check(name: str, x: Any) -> None:
+    if not isinstance(x, (jax.Array, np.ndarray)):
+        raise TypeError(f"{name} is of type {type(x).__name__}; an array of JAX is needed")
+    if x.dtype not in (jnp.float32, jnp.float64):
+        raise TypeError(f"{name} has elements of type {x.dtype}; float32 and float64 are possible")
+
+
 def _rows(G: Any) -> list[Any]:
-    rows = list(G) if isinstance(G, (list, tuple)) else [G[i] for i in range(G.shape[0])]
+    if not isinstance(G, (list, tuple)):
+        _check("G", G)
+        if G.ndim < 2:
+            raise ValueError(f"G has shape {G.shape}; one row per loss is needed, (losses, ...)")
+        G = [G[i] for i in range(G.shape[0])]
+    rows = list(G)
     if not rows:
         raise ValueError("G has no rows")
     for i, row in enumerate(rows):
-        if row.dtype != rows[0].dtype or row.dtype not in (jnp.float32, jnp.float64):
-            raise TypeError(f"G[{i}] has elements of type {row.dtype}, G[0] of type {rows[0].dtype}; all rows must be "
-                            "float32 or all float64")
-        if row.shape != rows[0].shape:
-            raise ValueError(f"G[{i}] has shape {row.shape}, G[0] has {rows[0].shape}")
+        _check(f"G[{i}]", row)
+        _check_like(f"G[{i}]", row, rows[0])
     return rows
+
+
+def _check_like(name: str, x: Any, first: Any) -> None:
+    _check(name, x)
+    if x.dtype != first.dtype:
+        raise TypeError(f"{name} has elements of type {x.dtype}, G[0] of type {first.dtype}")
+    if x.shape != first.shape:
+        raise ValueError(f"{name} has shape {x.shape}, G[0] has {first.shape}")
+
+
+def host_rows(G: Any, v: Any) -> tuple[list[np.ndarray], np.ndarray | None]:
+    """Rows and a vector whose values are known, as arrays of NumPy."""
+    rows = _rows(G)
+    if v is not None:
+        _check_like("v", v, rows[0])
+    if any(isinstance(x, jax.core.Tracer) for x in (*rows, v)):
+        raise TypeError("conflict() gives numbers of Python, which traced arrays do not have; use suture.jax.conflict()")
+    return [np.asarray(row) for row in rows], None if v is None else np.asarray(v)
 
 
 def _real() -> Any:
@@ -55,8 +82,16 @@ def _struct(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _losses(losses: Any) -> Any:
-    return None if losses is None else jnp.asarray(losses)
+def _losses(losses: Any, m: int) -> Any:
+    if losses is None:
+        return None
+    try:
+        values = jnp.asarray(losses)
+    except TypeError as error:
+        raise TypeError(f"losses are no numbers: {error}") from None
+    if values.shape != (m,):
+        raise ValueError(f"losses has shape {values.shape}, one per loss is needed: {m}")
+    return values
 
 
 _SURGERY = ("weights", "norms", "cos_a")
@@ -77,20 +112,20 @@ def _values(report: Any, shapes: dict[str, jax.ShapeDtypeStruct]) -> dict[str, n
 
 
 def project(
-    u: Any, G: Any, metric: Any = None, *, feas_tol: float = 0.0, strict: bool = False
+    u: Any, G: Any, metric: Any = None, *, feas_tol: float = 0.0, strict: bool = False, threads: int = 0
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """As :func:`suture.project`; the certificate is a dict of arrays."""
     rows = _rows(G)
     for name, x in (("u", u), ("metric", metric)):
-        if x is not None and (x.dtype != rows[0].dtype or x.shape != rows[0].shape):
-            raise TypeError(f"{name} is {x.dtype} of shape {x.shape}, G[0] {rows[0].dtype} of shape {rows[0].shape}")
+        if x is not None or name == "u":
+            _check_like(name, x, rows[0])
     shapes = _figures(_CONE, _CONE_SCALARS, len(rows))
 
     def host(u: Any, rows: Any, metric: Any) -> Any:
         u = np.ascontiguousarray(u)
         p = np.empty_like(u)
         metric = None if metric is None else np.asarray(metric)
-        report = _suture.project(u, [np.asarray(g) for g in rows], metric, p, feas_tol, strict, 0)
+        report = _suture.project(u, [np.asarray(g) for g in rows], metric, p, feas_tol, strict, threads)
         return p, _values(report, shapes)
 
     return _call(host, (_struct(u), shapes), u, rows, metric)
@@ -104,6 +139,7 @@ def combine(
     report: bool = False,
     seed: int = 0,
     counter: Any = 0,
+    threads: int = 0,
     **options: Any,
 ) -> Any:
     """As :func:`suture.combine`; ``counter`` may be traced. The report is a dict of arrays."""
@@ -113,17 +149,39 @@ def combine(
     def host(rows: Any, losses: Any, counter: Any) -> Any:
         rows = [np.asarray(g) for g in rows]
         a = np.empty(rows[0].shape, rows[0].dtype)
-        given = None if losses is None else [float(x) for x in np.asarray(losses)]
-        found = _suture.combine(rows, method, given, options, a, seed, int(counter), 0, True)
+        given = None if losses is None else np.asarray(losses)
+        found = _suture.combine(rows, method, given, options, a, seed, np.asarray(counter), threads, True)
         return a, _values(found, shapes)
 
-    a, figures = _call(host, (_struct(rows[0]), shapes), rows, _losses(losses), jnp.asarray(counter))
+    a, figures = _call(host, (_struct(rows[0]), shapes), rows, _losses(losses, len(rows)), jnp.asarray(counter))
     return (a, figures) if report else a
 
 
-def weights(G: Any, method: str, losses: Any = None, *, seed: int = 0, counter: Any = 0, **options: Any) -> jax.Array:
+def weights(
+    G: Any, method: str, losses: Any = None, *, seed: int = 0, counter: Any = 0, threads: int = 0, **options: Any
+) -> jax.Array:
     """The weights alone."""
-    return combine(G, method, losses, report=True, seed=seed, counter=counter, **options)[1]["weights"]
+    found = combine(G, method, losses, report=True, seed=seed, counter=counter, threads=threads, **options)
+    figures: dict[str, jax.Array] = found[1]
+    return figures["weights"]
+
+
+def conflict(G: Any, v: Any = None, *, threads: int = 0) -> dict[str, jax.Array]:
+    """The figures of :func:`suture.conflict` as a dict of arrays; ``cosines`` is an m x m array."""
+    rows = _rows(G)
+    if v is not None:
+        _check_like("v", v, rows[0])
+    m = len(rows)
+    shapes = _figures(("norms", *(("cos",) if v is not None else ())), ("min_pair_cos", "conflict_fraction", "alignment"), m)
+    shapes["cosines"] = jax.ShapeDtypeStruct((m, m), _real())
+    flags = ("conflict", *(("vector_conflict",) if v is not None else ()))
+    shapes.update({name: jax.ShapeDtypeStruct((), jnp.bool_) for name in flags})
+
+    def host(rows: Any, v: Any) -> Any:
+        return _values(_functional.conflict([np.asarray(g) for g in rows], None if v is None else np.asarray(v), threads=threads), shapes)
+
+    figures: dict[str, jax.Array] = _call(host, shapes, rows, v)
+    return figures
 
 
 class State(NamedTuple):
@@ -188,14 +246,14 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
     :param settings: as for :class:`suture.Optimizer`.
     """
     settings = {"method": method, "n_losses": n_losses, **settings}
+    _HostOptimizer(np.zeros(1), **settings)  # so that every mistake is found now
     workers: dict[Any, _Worker] = {}
     guard = threading.Lock()
 
     def worker(params: Any) -> _Worker:
         leaves, tree = jax.tree_util.tree_flatten(params)
         for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-            if leaf.dtype not in (jnp.float32, jnp.float64):
-                raise TypeError(f"parameter {jax.tree_util.keystr(path)} is {leaf.dtype}; float32 and float64 are possible")
+            _check(f"parameter {jax.tree_util.keystr(path)}", leaf)
         key = tree, tuple((x.shape, str(x.dtype)) for x in leaves)
         with guard:
             if key not in workers:
@@ -222,13 +280,14 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
                 raise ValueError(f"the gradients of loss {i} are not a tree like params")
             row = jax.tree_util.tree_leaves(row)
             for (path, p), g in zip(jax.tree_util.tree_leaves_with_path(params), row):
+                _check(f"the gradient of loss {i} in {jax.tree_util.keystr(path)}", g)
                 if g.dtype != p.dtype or g.shape != p.shape:
                     raise TypeError(f"the gradient of loss {i} in {jax.tree_util.keystr(path)} is {g.dtype} of shape "
                                     f"{g.shape}, the parameter {p.dtype} of shape {p.shape}")
             rows.append(row)
         shapes = ([_struct(x) for x in leaves], _struct(state.data), _struct(state.size))
         lr = None if lr is None else jnp.asarray(lr)
-        updates, data, size = _call(w.step, shapes, state.data, state.size, leaves, rows, _losses(losses), lr)
+        updates, data, size = _call(w.step, shapes, state.data, state.size, leaves, rows, _losses(losses, n_losses), lr)
         return jax.tree_util.tree_unflatten(tree, updates), State(data, size)
 
     try:

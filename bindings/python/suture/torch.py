@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch.optim.optimizer import (
@@ -21,7 +21,7 @@ from torch.optim.optimizer import (
 
 from . import _state, _suture, _torch_state
 from ._arrays import torch_module
-from ._optimizer import hyper_names, split_options
+from ._optimizer import entries_of, hyper_names, split_options
 from ._shown import Shown
 
 __all__ = ["Optimizer"]
@@ -62,6 +62,9 @@ class Optimizer(torch.optim.Optimizer):
         defaults = hyper_names(method)
         if "beta1" in defaults:
             betas = hyper.pop("betas", (defaults["beta1"], defaults["beta2"]))
+            if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+                kind = ValueError if isinstance(betas, (tuple, list)) else TypeError
+                raise kind(f"betas is {betas!r:.80}; a pair of numbers is needed")
             defaults["betas"] = (hyper.pop("beta1", betas[0]), hyper.pop("beta2", betas[1]))
             del defaults["beta1"], defaults["beta2"]
         defaults.update(hyper)
@@ -69,14 +72,14 @@ class Optimizer(torch.optim.Optimizer):
         self._config: dict[str, Any] = {
             "method": method,
             "surgery": surgery,
-            "loss_names": None if loss_names is None else list(loss_names),
+            "loss_names": _suture.texts(loss_names, "loss_names"),
             "threads": threads,
             "seed": seed,
             "isa": isa,
             "options": {**rest, "align": align},
         }
         self._begin_empty()
-        super().__init__(params, defaults)
+        super().__init__(params if isinstance(params, torch.Tensor) else entries_of(params, "params"), defaults)
         self._build(1 if loss_names is None else len(loss_names))  # so that every mistake is found now
         if loss_names is None:
             self._forget()
@@ -248,6 +251,8 @@ class Optimizer(torch.optim.Optimizer):
             self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, closure)
         loss = None
         if closure is not None:
+            if not callable(closure):
+                raise TypeError(f"closure is of type {type(closure).__name__}; a function is needed")
             with torch.enable_grad():
                 loss = closure()
         turn = self._turn
@@ -283,20 +288,30 @@ class Optimizer(torch.optim.Optimizer):
         :param losses: scalars that require grad, one per loss.
         :param retain_graph: keep the graph after the last backward pass.
         """
+        if isinstance(losses, torch.Tensor) or not isinstance(losses, Iterable):
+            raise TypeError(f"losses is of type {type(losses).__name__}; a list with one tensor per loss is needed")
         losses = list(losses)
         names = self._config["loss_names"]
         if names is not None and len(losses) != len(names):
             raise ValueError(f"{len(losses)} losses were given, but loss_names has {len(names)}")
+        if not 1 <= len(losses) <= _suture.max_losses:
+            raise _suture.OutOfRangeError(f"{len(losses)} losses were given; possible are 1 to {_suture.max_losses}")
         values = []
         for i, loss in enumerate(losses):
             which = f"loss '{names[i]}'" if names else f"loss {i}"
-            if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-                raise ValueError(f"{which} is not a tensor with one element")
+            if not isinstance(loss, torch.Tensor):
+                raise TypeError(f"{which} is of type {type(loss).__name__}; a tensor with one element is needed")
+            if loss.numel() != 1:
+                raise ValueError(f"{which} has shape {tuple(loss.shape)}; a tensor with one element is needed")
+            if loss.is_complex():
+                raise TypeError(f"{which} is complex")
             if not loss.requires_grad:
                 raise ValueError(f"{which} does not depend on anything that requires grad")
             values.append(float(loss.detach()))
         params = [p for group in self.param_groups for p in group["params"]]
         wanted = [p for p in params if p.requires_grad]
+        if not wanted:
+            raise ValueError("no parameter requires grad")
         rows = []
         for i, loss in enumerate(losses):
             keep = retain_graph or i + 1 < len(losses)
@@ -318,8 +333,10 @@ class Optimizer(torch.optim.Optimizer):
         the order of the groups."""
         if self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks:
             self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, None)
+        if isinstance(rows, torch.Tensor) or not isinstance(rows, Iterable):
+            raise TypeError(f"gradients are of type {type(rows).__name__}; a list with those of each loss is needed")
+        rows = [row if isinstance(row, (list, tuple, torch.Tensor)) or not isinstance(row, Iterable) else list(row) for row in rows]
         self._opt_called = True  # the sign by which schedulers know that a step came before theirs
-        rows = list(rows)
         turn = self._turn
         turn.enter()
         try:
@@ -343,6 +360,15 @@ class Optimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As in every optimizer of PyTorch; keys that the method does not know are carried along."""
+        if isinstance(param_group, dict) and not isinstance(param_group.get("params"), (torch.Tensor, set, type(None))):
+            param_group["params"] = entries_of(param_group["params"], "params")
+            first: dict[int, int] = {}
+            for k, entry in enumerate(param_group["params"]):
+                tensor = entry[1] if isinstance(entry, tuple) and len(entry) == 2 else entry
+                if first.setdefault(id(tensor), k) != k:
+                    raise ValueError(
+                        f"parameters {first[id(tensor)]} and {k} of the group are the same tensor; each is listed once"
+                    )
         with _Inside(self._turn):
             super().add_param_group(param_group)
             if self._core is None:

@@ -116,6 +116,23 @@ def test_conflict():
     assert suture.conflict(torch.eye(2)).cos is None
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_cosines_of_all_pairs(library, rng):
+    G = rng.standard_normal((5, 3, 20))
+    G[3] = 0
+    G[4] = -2 * G[0]
+    c = suture.conflict(arrays(library, G, "float64"))
+    flat = G.reshape(5, -1)
+    norms = np.linalg.norm(flat, axis=1)
+    want = np.divide(flat @ flat.T, np.outer(norms, norms), out=np.zeros((5, 5)), where=np.outer(norms, norms) > 0)
+    np.testing.assert_allclose(c.cosines, want, atol=1e-14)
+    assert np.array_equal(c.cosines, np.transpose(c.cosines)) and c.to_dict()["cosines"] == c.cosines
+    assert c.cosines[0][4] == pytest.approx(-1, abs=1e-15) and c.cosines[3] == (0,) * 5
+    assert c.min_pair_cos == min(min(row) for row in c.cosines)
+    assert suture.conflict(arrays(library, G[:1], "float64")).cosines == ((1.0,),)
+    assert suture.conflict([np.zeros(4)]).cosines == ((0.0,),)
+
+
 def test_options_have_effect():
     G = np.array([[-4.0, 1, 1], [6, 1, 1], [1, -2, 0.5]])
     for method, name, value in [

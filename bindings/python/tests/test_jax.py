@@ -37,6 +37,19 @@ def test_the_same_as_numpy_with_and_without_jit(G, dtype):
     assert suture.conflict(jnp.asarray(G)).min_pair_cos == suture.conflict(G).min_pair_cos
 
 
+def test_conflict_with_and_without_jit(G):
+    want, v = suture.conflict(G, G[0]), jnp.asarray(G[0])
+    for run in (suture.jax.conflict, jax.jit(suture.jax.conflict)):
+        found = run(jnp.asarray(G), v)
+        assert set(found) == set(want.to_dict())
+        for name, value in want.to_dict().items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-12, err_msg=name)
+        assert found["cosines"].shape == (3, 3) and bool(found["conflict"]) is want.conflict
+        assert "cos" not in run(jnp.asarray(G))
+    with pytest.raises(TypeError, match="use suture.jax.conflict"):
+        jax.jit(suture.conflict)(jnp.asarray(G))
+
+
 def test_vmap_and_scan(G):
     batch = jnp.asarray(np.stack([G, 2 * G, G + 1]))
     out = jax.jit(jax.vmap(lambda G: suture.jax.combine(G, "config")))(batch)
