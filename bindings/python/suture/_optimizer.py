@@ -220,6 +220,39 @@ class Optimizer:
         out = self._outputs()
         return self._core.direction(self._rows(grads), losses, out), out
 
+    # -- the step in stages --
+
+    def propose(self, grads: Any, losses: Sequence[float] | None = None, *, inverse_metric: bool = False) -> Any:
+        """
+        The first stage of a step: the state advances by the surgery's direction, and the proposal u is given back, one array
+        per tensor as in :meth:`direction`. With ``inverse_metric`` a pair: u, and 1/M of the metric that the rule measures
+        steps with.
+
+        Then comes :meth:`apply`; until then everything else that would change the optimizer is refused
+        (:class:`SequenceError`). All stages get the same gradients. propose and apply together give the same bits as
+        :meth:`step`.
+        """
+        u = self._outputs()
+        d = self._outputs() if inverse_metric else None
+        self._core.propose(self._rows(grads), losses, u, d)
+        return (u, d) if inverse_metric else u
+
+    def project(self, grads: Any) -> tuple[list[Any], _suture.Report]:
+        """The step p that :meth:`apply` would make, and its report. Nothing is changed."""
+        p = self._outputs()
+        return p, self._core.project(self._rows(grads), p)
+
+    def apply(self, grads: Any, p: Sequence[Any] | None = None, *, report: bool = True) -> _suture.Report | None:
+        """
+        The last stage: parameters move by -lr p, and the state is realigned.
+
+        :param p: None: the projection of u (u itself without alignment). Else a list with one array per tensor, which is
+            applied instead, whatever it does to the losses; None in it stands for u.
+        """
+        if p is not None and (hasattr(p, "dtype") or not isinstance(p, Iterable)):
+            raise TypeError(f"p is of type {type(p).__name__}; a list with one array per tensor is needed")
+        return self._core.apply(self._rows(grads), None if p is None else list(p), report)
+
     # -- settings --
 
     @property
