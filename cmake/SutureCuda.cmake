@@ -86,6 +86,38 @@ suture_cuda_test(exec test_exec.cu)
 suture_cuda_test(passes test_passes.cpp twin.cpp)
 suture_cuda_test(solvers test_solvers.cu)
 
+# suture_mirrored_test(NAME SOURCE ARGUMENTS...): a test that knows nothing of devices, on a CUDA context; tests/cuda/mirror.cpp
+# copies its arrays.
+add_library(suture_mirror OBJECT "${cuda_tests}/mirror.cpp")
+target_link_libraries(suture_mirror PUBLIC suture_test_support suture_exec)
+foreach(call IN ITEMS create destroy step direction propose project apply parameters_changed state get_tensor save load
+        save_memory load_memory)
+    target_link_options(suture_mirror INTERFACE -Wl,--wrap=sut_optimizer_${call})
+endforeach()
+target_link_options(suture_mirror INTERFACE -Wl,--wrap=sut_surgery_direction -Wl,--wrap=sut_cone_project)
+
+function(suture_mirrored_test name source)
+    string(REPLACE "." "_" target "cuda_${name}")
+    add_executable(${target} "${CMAKE_CURRENT_SOURCE_DIR}/${source}")
+    target_link_libraries(${target} PRIVATE suture_mirror)
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+    add_dependencies(${target} suture_cuda_exec)
+    suture_cuda_run(${name} ${target} ${ARGN})
+    set_property(TEST cuda.${name} APPEND PROPERTY ENVIRONMENT SUTURE_BACKEND=cuda)
+endfunction()
+
+foreach(name IN ITEMS cone surgery optim)
+    suture_mirrored_test(golden.${name} golden/golden_${name}.c "${CMAKE_CURRENT_SOURCE_DIR}/golden/data/${name}.json")
+endforeach()
+file(GLOB properties CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/property/test_*.c")
+foreach(source IN LISTS properties)
+    string(REGEX REPLACE "^property/test_(.*)\\.c$" "\\1" name "${source}")
+    if(name STREQUAL "step_bits") # of threads and instruction sets
+        continue()
+    endif()
+    suture_mirrored_test(property.${name} "${source}")
+endforeach()
+
 if(SUTURE_NVCC)
     add_test(NAME cuda.nvcc COMMAND sh "${cuda_tests}/nvcc.sh" "${SUTURE_NVCC}" "${PROJECT_SOURCE_DIR}"
         "${PROJECT_BINARY_DIR}/nvcc")

@@ -65,6 +65,8 @@ SUT_GPU void add_to_block(const double (&x)[COUNT], Place place, double *scratch
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) {
+        if (place.of(k) < 0) /* the same for all threads */
+            continue;
         const double sum = warp_sum(x[k]);
         if (lane == 0)
             scratch[warp * COUNT + k] = sum;

@@ -295,7 +295,7 @@ static void f64(void **state)
 {
     (void)state;
     for (int kind = 0; kind < N_KINDS; ++kind) {
-        const worst w = every_method(kind, SUT_DTYPE_F64, STEP_ROUNDS(80, 4));
+        const worst w = every_method(kind, SUT_DTYPE_F64, STEP_ROUNDS(80, test_on_device() ? 1 : 4));
         const double primal = kind == UNRESOLVED ? 1e-8 : 1e-10;
         const double complementarity = kind == UNRESOLVED ? 1e-8 : 1e-10;
         if (!(w.primal <= primal && w.cosine <= primal && w.complementarity <= complementarity &&
@@ -313,7 +313,7 @@ static void f32(void **state)
 {
     (void)state;
     for (int kind = 0; kind < N_KINDS; ++kind) {
-        const worst w = every_method(kind, SUT_DTYPE_F32, STEP_ROUNDS(80, 4));
+        const worst w = every_method(kind, SUT_DTYPE_F32, STEP_ROUNDS(80, test_on_device() ? 1 : 4));
         if (!(w.cosine <= 1e-6))
             fail_msg("%s rows: a cosine of the update is %g", kind_name[kind], -w.cosine);
         if (kind != UNRESOLVED && kind != SPREAD && !(w.difference <= 4e-6))

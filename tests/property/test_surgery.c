@@ -43,7 +43,7 @@ static void permutation(void **state)
 {
     (void)state;
     test_random r = {81};
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < test_rounds(300); ++round) {
         const int m = 2 + test_below(&r, 5), n = m + 1 + test_below(&r, 8);
         double G[MAX_M * MAX_N], H[MAX_M * MAX_N], a[MAX_N], b[MAX_N], losses[MAX_M], moved_losses[MAX_M];
         double preference[MAX_M], moved[MAX_M];
@@ -97,7 +97,7 @@ static void cone_guarantees(void **state)
 {
     (void)state;
     test_random r = {82};
-    for (int round = 0; round < 1000; ++round) {
+    for (int round = 0; round < test_rounds(1000); ++round) {
         const int m = 2 + test_below(&r, 5), n = 8;
         double G[MAX_M * MAX_N], a[MAX_N];
         draw(&r, m, n, round % 2 ? 0.8 : 0.0, G);
@@ -135,7 +135,7 @@ static void default_upgrad_gives_up_what_it_says(void **state)
 {
     (void)state;
     test_random r = {83};
-    for (int round = 0; round < 500; ++round) {
+    for (int round = 0; round < test_rounds(500); ++round) {
         const int m = 2 + test_below(&r, 5), n = 8;
         double G[MAX_M * MAX_N], a[MAX_N];
         draw(&r, m, n, 0.9, G);
@@ -159,7 +159,7 @@ static void no_conflict_no_change(void **state)
     (void)state;
     test_random r = {84};
     int unchanged_means = 0;
-    for (int round = 0; round < 1000; ++round) {
+    for (int round = 0; round < test_rounds(1000); ++round) {
         const int m = 2 + test_below(&r, 5), n = 8;
         double G[MAX_M * MAX_N], a[MAX_N], mean[MAX_N], sum[MAX_N];
         draw(&r, m, n, round % 2 ? 0.0 : -1.0, G);
@@ -194,7 +194,7 @@ static void no_conflict_no_change(void **state)
             assert_memory_equal(a, sum, (size_t)n * sizeof *a);
         }
     }
-    assert_true(unchanged_means > 300);
+    assert_true(unchanged_means > test_rounds(300));
 }
 
 /* A duplicated loss: ConFIG counts it twice in its length and once in its direction; exact projections see one cone. */
@@ -202,7 +202,7 @@ static void duplication(void **state)
 {
     (void)state;
     test_random r = {85};
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < test_rounds(300); ++round) {
         const int m = 2 + test_below(&r, 4), n = 10;
         double G[MAX_M * MAX_N], a[MAX_N], b[MAX_N];
         draw(&r, m, n, 0.7, G);
@@ -246,7 +246,7 @@ static void row_scaling(void **state)
 {
     (void)state;
     test_random r = {86};
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < test_rounds(300); ++round) {
         const int m = 2 + test_below(&r, 5), n = 10;
         double G[MAX_M * MAX_N], a[MAX_N], b[MAX_N];
         static const sut_surgery_method methods[] = {SUT_SURGERY_CONFIG, SUT_SURGERY_IMTLG, SUT_SURGERY_NASH};
@@ -278,7 +278,7 @@ static void relations_between_methods(void **state)
 {
     (void)state;
     test_random r = {87};
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < test_rounds(300); ++round) {
         const int m = 2 + test_below(&r, 5), n = 10;
         double G[MAX_M * MAX_N], a[MAX_N], b[MAX_N];
         sut_surgery_config config;
@@ -346,7 +346,7 @@ static void two_losses(void **state)
 {
     (void)state;
     test_random r = {88};
-    for (int round = 0; round < 500; ++round) {
+    for (int round = 0; round < test_rounds(500); ++round) {
         const int n = 6;
         double G[2 * MAX_N], a[MAX_N], b[MAX_N];
         sut_surgery_config config;
@@ -387,7 +387,7 @@ static void cagrad_is_optimal(void **state)
 {
     (void)state;
     test_random r = {89};
-    for (int round = 0; round < 400; ++round) {
+    for (int round = 0; round < test_rounds(400); ++round) {
         const int m = 2 + test_below(&r, 5), n = 6 + test_below(&r, 5);
         double G[MAX_M * MAX_N], v[MAX_N], mean[MAX_N], step[MAX_N];
         sut_surgery_config config;
@@ -439,7 +439,7 @@ static void cagrad_with_eps_is_the_published_form(void **state)
 {
     (void)state;
     test_random r = {91};
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < test_rounds(200); ++round) {
         const double eps = pow(10.0, -4.0 * test_uniform(&r)), c = 0.2 + test_uniform(&r);
         double G[2 * MAX_N], K[4], a[MAX_N], low = 0.0, high = 1.0, norm;
         sut_surgery_config config;
@@ -472,7 +472,7 @@ static void degenerate_rows(void **state)
 {
     (void)state;
     test_random r = {90};
-    for (int round = 0; round < 3000; ++round) {
+    for (int round = 0; round < test_rounds(3000); ++round) {
         const int m = 2 + test_below(&r, MAX_M - 1), n = 1 + test_below(&r, 4);
         double G[MAX_M * MAX_N], a[MAX_N], losses[MAX_M];
         for (int k = 0; k < m * n; ++k)

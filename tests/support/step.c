@@ -406,7 +406,11 @@ step_snapshot step_snapshot_take(const step_run *run)
     append(&s, &opt->algebra.kept_for, sizeof opt->algebra.kept_for);
     append(&s, opt->group, (size_t)opt->n_groups * sizeof *opt->group);
     append(&s, &opt->config, sizeof opt->config);
-    append(&s, opt->state_memory, opt->state_bytes);
+    void *const state = malloc(opt->state_bytes + 1);
+    assert_non_null(state);
+    assert_int_equal(opt->ctx->ops->download(opt->ctx, state, opt->state_memory, opt->state_bytes), SUT_OK);
+    append(&s, state, opt->state_bytes);
+    free(state);
     for (int k = 0; k < run->spec.n_tensors; ++k) {
         append(&s, &opt->tensor[k].t, sizeof opt->tensor[k].t);
         append(&s, &opt->tensor[k].mu_prod, sizeof opt->tensor[k].mu_prod);

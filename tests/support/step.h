@@ -13,13 +13,13 @@
 
 enum { STEP_MAX_TENSORS = 50 };
 
-/* 1 where a sanitizer makes everything ten times slower: repetitions shrink. */
+/* 1 where a sanitizer makes everything ten times slower: repetitions shrink, as they do on an imitated device. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STEP_SANITIZED 1
 #else
 #define STEP_SANITIZED 0
 #endif
-#define STEP_ROUNDS(full, short) (STEP_SANITIZED ? (short) : (full))
+#define STEP_ROUNDS(full, short) (STEP_SANITIZED || test_on_device() ? (short) : (full))
 
 /* A context that lives as long as the program. NULL where the instruction set is not available here. */
 sut_context *step_context(int n_threads, sut_isa isa);

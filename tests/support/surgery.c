@@ -6,6 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool test_on_device(void)
+{
+    const char *const backend = getenv("SUTURE_BACKEND");
+    return backend && !strcmp(backend, "cuda");
+}
+
+int test_rounds(int full)
+{
+    return test_on_device() ? (full + 99) / 100 : full;
+}
+
 static sut_context *ctx;
 
 static void test_context_end(void)

@@ -13,6 +13,11 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+/* On a device that is imitated (SUTURE_BACKEND=cuda, see isa.c) everything takes a thousand times longer: one round in a
+ * hundred is run, rounded up. */
+bool test_on_device(void);
+int test_rounds(int full);
+
 /* One thread, seed 0, lives as long as the program. */
 sut_context *test_context(void);
 

@@ -45,6 +45,10 @@ int allocations();
 /* Let the n-th allocation from now fail (0: the next), negative: none. */
 void fail_allocation(int n);
 
+/* The host is kept out of device memory after each call (1), or after one call in so many: locking it takes longer than a
+ * small kernel. */
+extern int watch_every;
+
 struct counters {
     long launches, copies, sets, synchronisations;
 };

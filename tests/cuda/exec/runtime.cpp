@@ -52,6 +52,7 @@ void clear_fault(); /* grid.cpp */
 
 counters count;
 device machine;
+int watch_every = 1;
 
 namespace
 {
@@ -75,18 +76,29 @@ int allocations_until_failure = -1;
 cudaError_t sticky = cudaSuccess, last = cudaSuccess;
 exec_stream default_stream;
 int open_doors;
+std::size_t unlocked; /* bytes of the arena that can be touched now */
 
-/* Device memory can be touched while one of these lives. */
+/* Device memory can be touched while one of these lives; afterwards not, or in one of so many cases. */
 struct door {
     door()
     {
-        if (open_doors++ == 0 && top)
-            mprotect(arena, top, PROT_READ | PROT_WRITE);
+        ++open_doors;
+        unlock();
     }
     ~door()
     {
-        if (--open_doors == 0 && top)
+        if (--open_doors > 0 || (watch_every > 1 && draw((std::uint64_t)watch_every) != 0))
+            return;
+        if (top)
             mprotect(arena, top, PROT_NONE);
+        unlocked = 0;
+    }
+    /* Also when `top` has moved. */
+    static void unlock()
+    {
+        if (unlocked < top)
+            mprotect(arena, top, PROT_READ | PROT_WRITE);
+        unlocked = top;
     }
 };
 
@@ -479,7 +491,6 @@ cudaError_t cudaMalloc(void **pointer, std::size_t size)
     }
     char *const p = from + guard;
     const door open;
-    mprotect(arena, top, PROT_READ | PROT_WRITE); /* `top` may have moved */
     SHOW(from, room);
     memset(from, poison_byte, room);
     HIDE(from, guard);
