@@ -324,14 +324,22 @@ static nb::object weights(nb::object gram, nb::object method, nb::object losses,
 
 void add_functional(nb::module_ &module)
 {
-    module.def("project", project, nb::arg("u"), nb::arg("G"), nb::arg("metric").none(), nb::arg("out").none(),
-               nb::arg("feas_tol").none(), nb::arg("strict").none(), nb::arg("threads").none(), nb::arg("name") = "u");
+    module.def(
+        "project", project, nb::arg("u"), nb::arg("G"), nb::arg("metric").none(), nb::arg("out").none(),
+        nb::arg("feas_tol").none(), nb::arg("strict").none(), nb::arg("threads").none(), nb::arg("name") = "u",
+        nb::sig("def project(u: object, G: object, metric: object, out: object, feas_tol: object, strict: object, "
+                "threads: object, name: str = 'u') -> ConeReport"));
     module.def("combine", combine, nb::arg("G"), nb::arg("method").none(), nb::arg("losses").none(), nb::arg("options"),
                nb::arg("out").none(), nb::arg("seed").none(), nb::arg("counter").none(), nb::arg("threads").none(),
-               nb::arg("report"));
-    module.def("cosines", cosines, nb::arg("G"), nb::arg("threads").none());
+               nb::arg("report"),
+               nb::sig("def combine(G: object, method: object, losses: object, options: dict[str, typing.Any], "
+                       "out: object, seed: object, counter: object, threads: object, report: bool) -> typing.Any"));
+    module.def("cosines", cosines, nb::arg("G"), nb::arg("threads").none(),
+               nb::sig("def cosines(G: object, threads: object) -> tuple[tuple[float, ...], ...]"));
     module.def("weights", weights, nb::arg("gram"), nb::arg("method").none(), nb::arg("losses").none(),
-               nb::arg("options"), nb::arg("seed").none(), nb::arg("counter").none());
+               nb::arg("options"), nb::arg("seed").none(), nb::arg("counter").none(),
+               nb::sig("def weights(gram: object, method: object, losses: object, options: dict[str, typing.Any], "
+                       "seed: object, counter: object) -> SurgeryReport"));
 }
 
 } // namespace suture_python

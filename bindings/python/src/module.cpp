@@ -65,6 +65,9 @@ NB_MODULE(_suture, module)
     module.doc() = "The compiled part of the package suture.";
     module.attr("version") = sut_version();
     module.attr("max_losses") = SUT_MAX_LOSSES;
+    /* Objects that are alive when the process ends are no leaks when a thread was inside; nanobind cannot tell. */
+    nb::set_leak_warnings(false);
+    module.def("leak_warnings", nb::set_leak_warnings, "For tests.");
     add_exceptions(module);
     add_tables(module);
     add_reports(module);
@@ -72,8 +75,9 @@ NB_MODULE(_suture, module)
     add_optimizer(module);
     module.def("register_numpy", register_numpy);
     module.def("register_torch", register_torch);
-    module.def("capabilities", capabilities);
-    module.def("texts", checked_texts, nb::arg("value").none(), nb::arg("name"));
+    module.def("capabilities", capabilities, nb::sig("def capabilities() -> dict[str, typing.Any]"));
+    module.def("texts", checked_texts, nb::arg("value").none(), nb::arg("name"),
+               nb::sig("def texts(value: object, name: str) -> list[str] | None"));
     module.def("checksum", checksum);
 }
 

@@ -640,20 +640,30 @@ void add_optimizer(nb::module_ &module)
                       nb::object, nb::object>(),
              nb::arg("method").none(), nb::arg("tensors"), nb::arg("groups"), nb::arg("n_losses").none(),
              nb::arg("loss_names").none(), nb::arg("surgery").none(), nb::arg("options"), nb::arg("threads").none(),
-             nb::arg("seed").none(), nb::arg("isa").none())
-        .def("step", &Optimizer::step, nb::arg("rows").none(), nb::arg("losses").none(), nb::arg("report"))
-        .def("step_grad", &Optimizer::step_grad, nb::arg("report"))
+             nb::arg("seed").none(), nb::arg("isa").none(),
+             nb::sig("def __init__(self, method: object, tensors: list[tuple[str, typing.Any, int]], "
+                     "groups: list[dict[str, typing.Any]], n_losses: object, loss_names: object, surgery: object, "
+                     "options: dict[str, typing.Any], threads: object, seed: object, isa: object) -> None"))
+        .def("step", &Optimizer::step, nb::arg("rows").none(), nb::arg("losses").none(), nb::arg("report"),
+             nb::sig("def step(self, rows: object, losses: object, report: bool) -> Report | None"))
+        .def("step_grad", &Optimizer::step_grad, nb::arg("report"),
+             nb::sig("def step_grad(self, report: bool) -> Report | None"))
         .def("direction", &Optimizer::direction, nb::arg("rows").none(), nb::arg("losses").none(),
-             nb::arg("out").none())
+             nb::arg("out").none(),
+             nb::sig("def direction(self, rows: object, losses: object, out: object) -> tuple[float, ...]"))
         .def("propose", &Optimizer::propose, nb::arg("rows").none(), nb::arg("losses").none(), nb::arg("u_out").none(),
              nb::arg("inverse_metric_out").none())
-        .def("project", &Optimizer::project, nb::arg("rows").none(), nb::arg("p_out").none())
-        .def("apply", &Optimizer::apply, nb::arg("rows").none(), nb::arg("p").none(), nb::arg("report"))
-        .def("fits", &Optimizer::fits)
-        .def("follow", &Optimizer::follow)
+        .def("project", &Optimizer::project, nb::arg("rows").none(), nb::arg("p_out").none(),
+             nb::sig("def project(self, rows: object, p_out: object) -> Report"))
+        .def("apply", &Optimizer::apply, nb::arg("rows").none(), nb::arg("p").none(), nb::arg("report"),
+             nb::sig("def apply(self, rows: object, p: object, report: bool) -> Report | None"))
+        .def("fits", &Optimizer::fits, nb::sig("def fits(self, groups: list[dict[str, typing.Any]], /) -> bool"))
+        .def("follow", &Optimizer::follow,
+             nb::sig("def follow(self, groups: list[dict[str, typing.Any]], n_losses: int, /) -> bool"))
         .def("set_group", nb::overload_cast<nb::object, nb::dict>(&Optimizer::set_group), nb::arg("index").none(),
-             nb::arg("group"))
-        .def("group", &Optimizer::group, nb::arg("index").none())
+             nb::arg("group"), nb::sig("def set_group(self, index: object, group: dict[str, typing.Any]) -> None"))
+        .def("group", &Optimizer::group, nb::arg("index").none(),
+             nb::sig("def group(self, index: object) -> dict[str, typing.Any]"))
         .def("set_lr", &Optimizer::set_lr, nb::arg("lr").none())
         .def("set_align", &Optimizer::set_align, nb::arg("align").none(), nb::arg("rho_m").none(),
              nb::arg("rho_v").none())
@@ -663,17 +673,18 @@ void add_optimizer(nb::module_ &module)
         .def("to_bytes", &Optimizer::to_bytes, nb::arg("include_parameters"))
         .def("from_bytes", &Optimizer::from_bytes, nb::arg("data"), nb::arg("include_parameters"),
              nb::arg("restore_settings"))
-        .def("state", &Optimizer::state, nb::arg("slot"), nb::arg("index").none())
-        .def("state_names", &Optimizer::state_names)
+        .def("state", &Optimizer::state, nb::arg("slot"), nb::arg("index").none(),
+             nb::sig("def state(self, slot: str, index: object) -> typing.Any"))
+        .def("state_names", &Optimizer::state_names, nb::sig("def state_names(self) -> tuple[str, ...]"))
         .def("tensor_steps", &Optimizer::tensor_steps, nb::arg("index").none())
-        .def("tensor_names", &Optimizer::tensor_names)
+        .def("tensor_names", &Optimizer::tensor_names, nb::sig("def tensor_names(self) -> tuple[str, ...]"))
         .def("after_step", &Optimizer::after_step)
         .def_prop_ro("steps", &Optimizer::steps)
         .def_prop_ro("skipped_steps", &Optimizer::skipped_steps)
         .def_prop_ro("n_losses", &Optimizer::losses)
         .def_prop_ro("generation", &Optimizer::current_generation)
         .def_prop_ro("threads", &Optimizer::threads)
-        .def_prop_ro("memory", &Optimizer::memory);
+        .def_prop_ro("memory", &Optimizer::memory, nb::sig("def memory(self) -> tuple[int, int]"));
 }
 
 } // namespace suture_python

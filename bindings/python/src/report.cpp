@@ -116,6 +116,16 @@ static const char *kind_name(sut_cone_kind kind)
     FLAG(converged, "False: the method's inner loop stopped at its limit")  \
     NUMBER(iterations, "rounds of that loop, 0 where there is none")
 
+static const char *losses_type(const double *)
+{
+    return "tuple[float, ...]";
+}
+
+static const char *losses_type(const int *)
+{
+    return "tuple[bool, ...]";
+}
+
 /* lambda is a word of Python: the attribute is lambda_, the key in the dict "lambda". */
 static std::string attribute(const char *name)
 {
@@ -216,11 +226,16 @@ static void set_state(SurgeryReport &x, const nb::dict &d)
 /* Reports can be copied, pickled, and sent between processes. */
 template <typename T, typename M> static void add_pickles(nb::class_<T> &c, M members)
 {
-    c.def("__getstate__", [members](const T &x) { return to_dict(x, members); });
-    c.def("__setstate__", [](T &x, nb::dict d) {
-        T *made = new (&x) T();
-        set_state(*made, d);
-    });
+    c.def(
+        "__getstate__", [members](const T &x) { return to_dict(x, members); },
+        nb::sig("def __getstate__(self) -> dict[str, typing.Any]"));
+    c.def(
+        "__setstate__",
+        [](T &x, nb::dict d) {
+            T *made = new (&x) T();
+            set_state(*made, d);
+        },
+        nb::sig("def __setstate__(self, state: dict[str, typing.Any], /) -> None"));
 }
 
 static std::string numbers(const double *x, int m)
@@ -287,7 +302,7 @@ void add_reports(nb::module_ &module)
 #define LOSSES(member, doc)                                                                         \
     c.def_prop_ro(                                                                                  \
         attribute(#member).c_str(), [](const Self &x) { return losses(x.r.member, x.r.n_losses); }, \
-        nb::sig(("def " + attribute(#member) + "(self) -> tuple").c_str()), doc);
+        nb::sig(("def " + attribute(#member) + "(self) -> " + losses_type(Self().r.member)).c_str()), doc);
     {
         using Self = Report;
         nb::class_<Report> c(module, "Report", "What one step did; docs/alignment.md says how to read it.");
@@ -295,6 +310,7 @@ void add_reports(nb::module_ &module)
         STEP_MEMBERS(NUMBER, FLAG, LOSSES)
         c.def(
             "to_dict", [](const Self &x) { return to_dict(x, step_members); },
+            nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
             "Every figure, by its name in the C structure; entries per loss are tuples.");
         c.def("__repr__", step_text);
         add_pickles(c, step_members);
@@ -307,7 +323,9 @@ void add_reports(nb::module_ &module)
             "kind", [](const Self &x) { return kind_name(x.r.kind); },
             "'unchanged', 'boundary', 'zero' or 'infeasible'");
         CONE_MEMBERS(NUMBER, FLAG, LOSSES)
-        c.def("to_dict", [](const Self &x) { return to_dict(x, cone_members); });
+        c.def(
+            "to_dict", [](const Self &x) { return to_dict(x, cone_members); },
+            nb::sig("def to_dict(self) -> dict[str, typing.Any]"));
         c.def("__repr__", cone_text);
         add_pickles(c, cone_members);
     }
@@ -316,7 +334,9 @@ void add_reports(nb::module_ &module)
         nb::class_<SurgeryReport> c(module, "SurgeryReport", "What a surgery call found.");
         c.def_prop_ro("n_losses", [](const Self &x) { return x.r.n_losses; });
         SURGERY_MEMBERS(NUMBER, FLAG, LOSSES)
-        c.def("to_dict", [](const Self &x) { return to_dict(x, surgery_members); });
+        c.def(
+            "to_dict", [](const Self &x) { return to_dict(x, surgery_members); },
+            nb::sig("def to_dict(self) -> dict[str, typing.Any]"));
         c.def("__repr__", surgery_text);
         add_pickles(c, surgery_members);
     }

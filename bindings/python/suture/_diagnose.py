@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import sys
+from typing import Any
 
 from . import _arrays, _suture
 
 
-class Diagnosis(dict):
+class Diagnosis(dict[str, Any]):
     """A dict that prints as a table."""
 
     def __str__(self) -> str:

@@ -41,12 +41,12 @@ def _gram(gram: Any, kind: str) -> np.ndarray:
     d = np.sqrt(np.abs(np.diag(K)))
     scale = np.outer(d, d)
     if np.isfinite(K).all() and (np.diag(K) >= 0).all():  # the library names what is not
-        i, j = np.unravel_index(np.argmax(np.abs(K - K.T) - 1e-4 * scale), K.shape)
+        i, j = divmod(int(np.argmax(np.abs(K - K.T) - 1e-4 * scale)), len(K))
         if abs(K[i, j] - K[j, i]) > 1e-4 * scale[i, j]:
             raise ValueError(f"gram is not symmetric: gram[{i}][{j}] is {K[i, j]:.6g}, gram[{j}][{i}] is {K[j, i]:.6g}")
         C = np.divide((K + K.T) / 2, scale, out=np.zeros_like(K), where=scale > 0)
         if (scale == 0).any() and np.abs(K[scale == 0]).max() > 0:
-            i, j = map(int, np.argwhere((scale == 0) & (K != 0))[0])
+            i, j = divmod(int(np.flatnonzero((scale == 0) & (K != 0))[0]), len(K))
             raise ValueError(f"gram is no Gram matrix: gram[{i}][{j}] is {K[i, j]:.6g}, but one of the two rows has norm 0")
         lowest = np.linalg.eigvalsh(C)[0]
         if lowest < -1e-4 * len(K):
@@ -201,7 +201,7 @@ def conflict(G: Any, v: Any = None, *, threads: int = 0) -> ConflictReport:
         G, v = host_rows(G, v)
         kind = "numpy"
     lines = rows(G, kind)
-    found = _suture.combine(lines, "sum", None, {}, None, 0, 0, threads, True)
+    found: _suture.SurgeryReport = _suture.combine(lines, "sum", None, {}, None, 0, 0, threads, True)
     cos = None
     if v is not None:
         cos = _suture.project(plain("v", v, kind), lines, None, None, 0.0, False, threads, "v").cos_u

@@ -132,7 +132,7 @@ class Optimizer:
         }
         self._tensors = tensors
         self._names = [name for name, _, _ in tensors]
-        self._core: Any = _suture.Optimizer(
+        self._core = _suture.Optimizer(
             method, tensors, settings, n_losses, loss_names, surgery, {**rest, "align": align}, threads, seed, isa
         )
         torch = torch_module()
@@ -141,13 +141,13 @@ class Optimizer:
             self._core.after_step(torch._C._increment_version, counted)
 
     @staticmethod
-    def _groups(params: Any) -> list[Mapping[str, Any]]:
+    def _groups(params: Any) -> Sequence[Mapping[str, Any]]:
         if isinstance(params, Mapping) and "params" in params and not hasattr(params["params"], "dtype"):
             return [params]  # one group; a dict of arrays may have one that is called params
         if not isinstance(params, Mapping) and not isinstance(params, np.ndarray) and not is_torch(params) and not is_jax(params):
-            params = entries_of(params, "params")
-            if params and all(isinstance(entry, Mapping) for entry in params):
-                return params
+            params = entries = entries_of(params, "params")
+            if entries and all(isinstance(entry, Mapping) for entry in entries):
+                return entries
         return [{"params": params}]
 
     @staticmethod
@@ -277,7 +277,8 @@ class Optimizer:
     @property
     def lr(self) -> float:
         """Rate of the first group."""
-        return self._core.group(0)["lr"]
+        rate: float = self._core.group(0)["lr"]
+        return rate
 
     @lr.setter
     def lr(self, value: float) -> None:
@@ -317,8 +318,13 @@ class Optimizer:
         return {"step": step, **{name: self._core.state(name, k) for name in slots(self._core, self._tensors[k][1])}}
 
     def save(self, path: str | os.PathLike[str], *, include_parameters: bool = True) -> None:
-        """Write everything that is needed to go on with the same bits to a file (safetensors, docs/state-files.md). A crash
-        leaves the old file or the new one, complete."""
+        """
+        Write everything that is needed to go on with the same bits to a file (safetensors, docs/state-files.md). A crash
+        leaves the old file or the new one, complete.
+
+        :param include_parameters: False leaves out the parameters and the float32 master copies of 16-bit ones, which belong
+            to them: the optimizer that loads keeps its own. A copy that goes on with the same bits has to be given both.
+        """
         self._core.save(_path(path), include_parameters)
 
     def load(

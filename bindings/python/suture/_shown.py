@@ -52,10 +52,11 @@ class Shown(defaultdict[Any, Any]):
     def __reduce__(self) -> Any:
         return defaultdict, (dict, {key: dict(entry) for key, entry in self.items()})
 
-    def copy(self) -> defaultdict[Any, Any]:
+    def copy(self) -> defaultdict[Any, Any]:  # type: ignore[override]
         return defaultdict(dict, self)
 
-    __copy__ = copy
+    def __copy__(self) -> defaultdict[Any, Any]:  # type: ignore[override]
+        return self.copy()
 
     def show(self, state: dict[Any, dict[str, Any]]) -> None:
         """Hold this and nothing else, which is no edit. Entries stay the objects that they are."""

@@ -75,11 +75,15 @@ def host_rows(G: Any, v: Any) -> tuple[list[np.ndarray], np.ndarray | None]:
 
 def _real() -> Any:
     """The type of figures: float64 where JAX has it."""
-    return jnp.float64 if jax.config.read("jax_enable_x64") else jnp.float32
+    return jax.dtypes.canonicalize_dtype(np.float64)
 
 
-def _struct(x: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+#: Without the types that JAX does not declare for it.
+_Shape: Any = jax.ShapeDtypeStruct
+
+
+def _struct(x: Any) -> Any:
+    return _Shape(x.shape, x.dtype)
 
 
 def _losses(losses: Any, m: int) -> Any:
@@ -100,13 +104,17 @@ _CONE = ("lambda", "slack", "cos_u", "cos_p")
 _CONE_SCALARS = ("primal", "dual", "complementarity", "gap", "relative_change", "distance2")
 
 
-def _figures(names: Sequence[str], scalars: Sequence[str], m: int) -> dict[str, jax.ShapeDtypeStruct]:
-    shapes = {name: jax.ShapeDtypeStruct((m,), _real()) for name in names}
-    shapes.update({name: jax.ShapeDtypeStruct((), _real()) for name in scalars})
+def _structure(tree: Any) -> Any:
+    return jax.tree_util.tree_structure(tree)
+
+
+def _figures(names: Sequence[str], scalars: Sequence[str], m: int) -> dict[str, Any]:
+    shapes = {name: _Shape((m,), _real()) for name in names}
+    shapes.update({name: _Shape((), _real()) for name in scalars})
     return shapes
 
 
-def _values(report: Any, shapes: dict[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray]:
+def _values(report: Any, shapes: dict[str, Any]) -> dict[str, np.ndarray]:
     found = report.to_dict()
     return {name: np.asarray(found[name], dtype=shape.dtype) for name, shape in shapes.items()}
 
@@ -128,7 +136,8 @@ def project(
         report = _suture.project(u, [np.asarray(g) for g in rows], metric, p, feas_tol, strict, threads)
         return p, _values(report, shapes)
 
-    return _call(host, (_struct(u), shapes), u, rows, metric)
+    p, figures = _call(host, (_struct(u), shapes), u, rows, metric)
+    return p, figures
 
 
 def combine(
@@ -173,9 +182,9 @@ def conflict(G: Any, v: Any = None, *, threads: int = 0) -> dict[str, jax.Array]
         _check_like("v", v, rows[0])
     m = len(rows)
     shapes = _figures(("norms", *(("cos",) if v is not None else ())), ("min_pair_cos", "conflict_fraction", "alignment"), m)
-    shapes["cosines"] = jax.ShapeDtypeStruct((m, m), _real())
+    shapes["cosines"] = _Shape((m, m), _real())
     flags = ("conflict", *(("vector_conflict",) if v is not None else ()))
-    shapes.update({name: jax.ShapeDtypeStruct((), jnp.bool_) for name in flags})
+    shapes.update({name: _Shape((), jnp.bool_) for name in flags})
 
     def host(rows: Any, v: Any) -> Any:
         return _values(_functional.conflict([np.asarray(g) for g in rows], None if v is None else np.asarray(v), threads=threads), shapes)
@@ -270,13 +279,13 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
             raise ValueError("update() needs the parameters: opt.update(grads, state, params)")
         leaves, tree = jax.tree_util.tree_flatten(params)
         w = worker(params)
-        if n_losses == 1 and jax.tree_util.tree_structure(grads) == tree:
+        if n_losses == 1 and _structure(grads) == tree:
             grads = [grads]
         if not isinstance(grads, (list, tuple)) or len(grads) != n_losses:
             raise ValueError(f"grads must be a list of {n_losses} trees like params, one per loss")
         rows = []
         for i, row in enumerate(grads):
-            if jax.tree_util.tree_structure(row) != tree:
+            if _structure(row) != tree:
                 raise ValueError(f"the gradients of loss {i} are not a tree like params")
             row = jax.tree_util.tree_leaves(row)
             for (path, p), g in zip(jax.tree_util.tree_leaves_with_path(params), row):
@@ -291,7 +300,7 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
         return jax.tree_util.tree_unflatten(tree, updates), State(data, size)
 
     try:
-        import optax
+        import optax  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
         return _Pair(init, update)
     return optax.GradientTransformationExtraArgs(init, update)

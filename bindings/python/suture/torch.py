@@ -100,7 +100,7 @@ class Optimizer(torch.optim.Optimizer):
             self._state.show({})
 
     @property
-    def state(self) -> Any:  # type: ignore[override]
+    def state(self) -> Any:
         """
         For each parameter a dict of its moments, which are the optimizer's own memory: writing into them acts on the next
         step. Before the first step it is empty. Entries that are removed begin anew (``opt.state.clear()``,
@@ -125,7 +125,7 @@ class Optimizer(torch.optim.Optimizer):
                 index += 1
         return tensors
 
-    def _make(self, n_losses: int) -> Any:
+    def _make(self, n_losses: int) -> _suture.Optimizer:
         """A new core for the groups as they are."""
         c, tensors = self._config, self._tensors()
         for name, p, _ in tensors:
@@ -148,7 +148,7 @@ class Optimizer(torch.optim.Optimizer):
             core.after_step(_increment_version, counted)
         return core
 
-    def _use(self, core: Any) -> None:
+    def _use(self, core: _suture.Optimizer) -> None:
         tensors = [p for _, p, _ in self._tensors()]
         self._core, self._built = core, tensors
         self._low = [p for p in tensors if _state.has_master(p) and not p.is_inference()]
@@ -208,10 +208,10 @@ class Optimizer(torch.optim.Optimizer):
         if self._core is not None and not self._core.fits(self.param_groups):
             self._build(self._core.n_losses)
 
-    def _ready(self, n_losses: int) -> Any:
+    def _ready(self, n_losses: int) -> _suture.Optimizer:
         if type(self._state) is not Shown or self._state.flag.edited:
             self._take_over_edits()
-        core = self._core
+        core: _suture.Optimizer = self._core
         if core is None or not core.follow(self.param_groups, n_losses):
             self._build(n_losses)
             core = self._core

@@ -185,6 +185,40 @@ def test_files_memory_copies_and_pickles(tmp_path, rng):
         opt.save(tmp_path / "no" / "folder")
 
 
+def test_master_copies_belong_to_the_parameters(tmp_path):
+    """A step alone is smaller than what float16 holds near 1: without its master copy the parameter never moves."""
+
+    def start():
+        x = np.ones(8, np.float16)
+        return x, suture.Optimizer({"x": x}, "sgd", lr=1e-4)
+
+    def run(opt, count=50):
+        for _ in range(count):
+            opt.step([np.ones(8, np.float16)])
+
+    x, opt = start()
+    run(opt)
+    whole, bare = opt.to_bytes(), opt.to_bytes(include_parameters=False)
+    assert b"suture.master.x" in whole and b"suture.param.x" in whole
+    assert b"suture.master.x" not in bare and b"suture.param.x" not in bare
+    master = opt.state("x")["master"].copy()
+    run(opt)
+    ahead = x.copy()
+    y, other = start()
+    other.from_bytes(whole)  # parameters and master copies: the same bits
+    run(other)
+    assert same_bits(y, ahead)
+    z, third = start()
+    z[:] = 3.0
+    third.parameters_changed()
+    third.from_bytes(bare, include_parameters=False)  # its own parameters and master copies stay
+    assert third.steps == 50 and (z == 3).all() and (third.state("x")["master"] == 3).all()
+    opt.from_bytes(bare, include_parameters=False)
+    assert same_bits(x, ahead) and opt.steps == 50 and not same_bits(opt.state("x")["master"], master)
+    opt.save(tmp_path / "bare", include_parameters=False)
+    assert (tmp_path / "bare").read_bytes() == opt.to_bytes(include_parameters=False)
+
+
 @pytest.mark.parametrize("method", sorted(suture.optimizer_methods))
 def test_unusual_gradients_are_like_their_contiguous_copies(method, rng):
     big = rng.standard_normal((8, 64))

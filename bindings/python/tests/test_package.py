@@ -151,3 +151,35 @@ def test_mypy_accepts_a_program_that_uses_the_package(tmp_path):
         [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), str(program)], capture_output=True, text=True
     )
     assert out.returncode == 0, out.stdout
+
+
+def test_mypy_strict_accepts_the_package(tmp_path):
+    for module in ("mypy", "torch", "jax"):
+        pytest.importorskip(module)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), "-p", "suture"]
+    out = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert out.returncode == 0, out.stdout + out.stderr
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_nothing_is_said_about_leaks(threads):
+    code = f"""
+import threading, time, numpy as np, suture
+from suture import _suture
+_suture.leak_warnings({not threads})  # without threads that are killed inside, nothing is left over
+def work():
+    x = np.ones(1 << 20)
+    opt = suture.Optimizer(x, "adam", threads=1)
+    for _ in range(1_000_000 if {threads} else 3):
+        report = opt.step([np.ones(1 << 20)])
+        suture.project(x, [x, -x])
+        suture.combine([x, x], "config", report=True)
+if {threads}:
+    for _ in range(2):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.3)
+else:
+    work()
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0 and out.stderr == "", out.stderr
