@@ -19,22 +19,22 @@ function(suture_skipped_test name reason)
 endfunction()
 
 if(NOT CMAKE_CXX_COMPILER)
-    foreach(name exec passes context solvers nvcc)
+    foreach(name exec passes context agreement solvers golden property nvcc)
         suture_skipped_test(cuda.${name} "no C++ compiler was found")
     endforeach()
     return()
 endif()
 enable_language(CXX)
 
-# The libraries lie side by side, so that each finds the other where it was loaded from.
-set(cuda_directory "${PROJECT_BINARY_DIR}/cuda")
-function(suture_cuda_library target)
+# suture_cuda_library(TARGET DIRECTORY SOURCES...). What stands in for CUDA lies in a directory that tests look in, the back
+# end in one that they do not: they have to open it.
+function(suture_cuda_library target directory)
     add_library(${target} SHARED ${ARGN})
     target_compile_features(${target} PUBLIC cxx_std_17)
-    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${cuda_directory}")
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${directory}")
 endfunction()
 
-suture_cuda_library(suture_exec "${cuda_tests}/exec/fiber.cpp" "${cuda_tests}/exec/grid.cpp"
+suture_cuda_library(suture_exec cuda/exec "${cuda_tests}/exec/fiber.cpp" "${cuda_tests}/exec/grid.cpp"
     "${cuda_tests}/exec/runtime.cpp")
 target_include_directories(suture_exec PUBLIC "${cuda_tests}/exec" "${cuda_tests}")
 target_link_libraries(suture_exec PUBLIC suture_build)
@@ -51,14 +51,14 @@ endfunction()
 file(GLOB kernel_sources CONFIGURE_DEPENDS "${cuda_kernels}/*.cu")
 file(GLOB host_sources CONFIGURE_DEPENDS "${cuda_kernels}/*.cpp")
 suture_cuda_sources(${kernel_sources})
-suture_cuda_library(suture_cuda_exec ${kernel_sources} ${host_sources})
+suture_cuda_library(suture_cuda_exec cuda ${kernel_sources} ${host_sources})
 target_include_directories(suture_cuda_exec PRIVATE "${PROJECT_SOURCE_DIR}")
 target_link_libraries(suture_cuda_exec PRIVATE suture_exec ${CMAKE_DL_LIBS})
 set_target_properties(suture_cuda_exec PROPERTIES OUTPUT_NAME suture_cuda VERSION ${PROJECT_VERSION}
     SOVERSION ${SUTURE_SOVERSION} CXX_VISIBILITY_PRESET hidden)
 
 # cuBLAS, answered by OpenBLAS.
-suture_cuda_library(suture_exec_cublas "${cuda_tests}/exec/cublas.cpp")
+suture_cuda_library(suture_exec_cublas cuda/exec "${cuda_tests}/exec/cublas.cpp")
 target_link_libraries(suture_exec_cublas PRIVATE suture_exec suture::openblas)
 set_target_properties(suture_exec_cublas PROPERTIES OUTPUT_NAME cublas SOVERSION 13)
 add_dependencies(suture_cuda_exec suture_exec_cublas)
@@ -84,6 +84,7 @@ endfunction()
 suture_cuda_sources("${cuda_tests}/test_exec.cu" "${cuda_tests}/test_solvers.cu")
 suture_cuda_test(exec test_exec.cu)
 suture_cuda_test(passes test_passes.cpp twin.cpp)
+suture_cuda_test(context test_context.cpp)
 suture_cuda_test(solvers test_solvers.cu)
 
 # suture_mirrored_test(NAME SOURCE ARGUMENTS...): a test that knows nothing of devices, on a CUDA context; tests/cuda/mirror.cpp
@@ -106,6 +107,7 @@ function(suture_mirrored_test name source)
     set_property(TEST cuda.${name} APPEND PROPERTY ENVIRONMENT SUTURE_BACKEND=cuda)
 endfunction()
 
+suture_mirrored_test(agreement cuda/test_agreement.c)
 foreach(name IN ITEMS cone surgery optim)
     suture_mirrored_test(golden.${name} golden/golden_${name}.c "${CMAKE_CURRENT_SOURCE_DIR}/golden/data/${name}.json")
 endforeach()

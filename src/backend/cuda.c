@@ -103,8 +103,10 @@ sut_status sut_backend_cuda_load(const sut_cuda_library **library_out, void **ha
         struct link_map *map = NULL;
         const char *const file = dlinfo(*handle_out, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : LIBRARY_NAME;
         (void)snprintf(why, size,
-                       "%s is of version %s of Suture, this is version %s (interface %d): use the two from one build",
-                       file, library ? library->version : "another", sut_version(), SUT_BACKEND_VERSION);
+                       "%s does not belong to this libsuture, which is version %s (interface %d)%s%s: use the two from "
+                       "one build",
+                       file, sut_version(), SUT_BACKEND_VERSION, library ? "; it is version " : "",
+                       library ? library->version : "");
         sut_backend_cuda_unload(*handle_out);
         *handle_out = NULL;
         return SUT_ERROR_BACKEND;
