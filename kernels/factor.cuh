@@ -109,18 +109,17 @@ SUT_GPU void begin_factor(const sut_cuda_args &args, const factor_memory &f)
 }
 
 /* Hands in a slice's triangle; the last block folds all of them into args.sums. */
-SUT_GPU void finish_factor(const sut_cuda_args &args, const factor_memory &f)
+SUT_GPU void finish_factor(const sut_cuda_args &args, int slice, unsigned *ticket, const factor_memory &f)
 {
-    SUT_SHARED(unsigned, ticket, 1);
     const int cols = args.m + 1, size = packed_size(cols), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int k = (int)threadIdx.x; k < size; k += SUT_CUDA_THREADS)
-        args.partial[(int64_t)blockIdx.x * size + k] = f.R[k];
+        args.partial[(int64_t)slice * size + k] = f.R[k];
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0)
         ticket[0] = atomicAdd(args.ticket, 1u);
     __syncthreads();
-    if (ticket[0] != gridDim.x - 1)
+    if (ticket[0] != (unsigned)args.n_slices - 1)
         return;
     __threadfence();
     for (int k = (int)threadIdx.x; k < size; k += SUT_CUDA_THREADS)

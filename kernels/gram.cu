@@ -1,8 +1,8 @@
 /*
- * Pass 1: K = G G^T, the packed lower triangle. Reads the rows once where there are few of them.
+ * Pass 1 as a kernel of its own, see gram.cuh.
  */
+#include "kernels/gram.cuh"
 #include "kernels/launch.h"
-#include "kernels/rows.cuh"
 
 namespace
 {
@@ -10,48 +10,8 @@ namespace
 template <class Real, bool FEW>
 __global__ void __launch_bounds__(SUT_CUDA_THREADS) gram_kernel(const sut_cuda_args args)
 {
-    SUT_DYNAMIC_SHARED(double, total);
-    SUT_SHARED(double, scratch, WARPS *TILE);
-    const bool strict = args.strict != 0;
-    clear_totals(total, args.n_sums);
-    const int64_t end = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x + 1);
-    double sum[TILE] = {0};
-    for (int64_t c = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x); c < end; ++c) {
-        const sut_cuda_chunk chunk = chunk_of(args, c);
-        if constexpr (FEW) {
-            for (int strip = 0; strip < chunk.count; strip += SUT_CUDA_STRIP) {
-                few_rows<Real> g;
-                load_few(args, piece_of(args, chunk, strip), &g);
-                add_triangle(g, args.m, strict, sum);
-            }
-        } else {
-            for (int row = 0; row < args.m; row += SUT_CUDA_FEW)
-                for (int column = 0; column <= row; column += SUT_CUDA_FEW) {
-#pragma unroll
-                    for (int k = 0; k < TILE; ++k)
-                        sum[k] = 0;
-                    for (int strip = 0; strip < chunk.count; strip += SUT_CUDA_STRIP) {
-                        const piece p = piece_of(args, chunk, strip);
-                        four<Real> x[SUT_CUDA_FEW];
-#pragma unroll
-                        for (int i = 0; i < SUT_CUDA_FEW; ++i)
-                            x[i] = row + i < args.m ? load_row<Real>(args, p, row + i) : zeros<Real>();
-#pragma unroll
-                        for (int j = 0; j < SUT_CUDA_FEW; ++j) {
-                            const four<Real> y =
-                                column + j < args.m ? load_row<Real>(args, p, column + j) : zeros<Real>();
-#pragma unroll
-                            for (int i = 0; i < SUT_CUDA_FEW; ++i)
-                                sum[i * SUT_CUDA_FEW + j] += dot(x[i], y, strict);
-                        }
-                    }
-                    add_to_block(sum, place_tile{0, row, column, args.m}, scratch, total);
-                }
-        }
-    }
-    if constexpr (FEW)
-        add_to_block(sum, place_tile{0, 0, 0, args.m}, scratch, total);
-    finish_sums(args, total);
+    SUT_BLOCK_MEMORY(Real, 1);
+    gram_body<Real, FEW>(args, (int)blockIdx.x, memory);
 }
 
 } // namespace

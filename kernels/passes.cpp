@@ -7,15 +7,7 @@
 #include "kernels/blas.h"
 #include "kernels/launch.h"
 #include "kernels/plan.h"
-
-/* The names of the rules' flags. */
-#define SUT_REAL double
-#include "optim/rules/terms.h"
-#include "optim/rules/adam.h"
-#include "optim/rules/radam.h"
-#include "optim/rules/rmsprop.h"
-#include "optim/rules/sgd.h"
-#undef SUT_REAL
+#include "kernels/setting.h"
 
 typedef int (*launcher)(const sut_cuda_args *args, int f64, void *stream);
 
@@ -109,50 +101,6 @@ sut_status sut_cuda_find_nonfinite(sut_context *ctx, const void *x, int64_t n, s
 
 /* ---- passes of a step ---- */
 
-/* A rule with its flags as the kernels number them, and the slots it has. -1 for a combination that does not exist. */
-static int variant_of(sut_rule rule, int flags, int *slots)
-{
-    static const struct {
-        sut_rule rule;
-        int flags, variant, slots;
-    } table[] = {
-        {SUT_RULE_SGD, 0, SUT_CUDA_SGD, 0},
-        {SUT_RULE_SGD, SGD_MOMENTUM, SUT_CUDA_SGD_MOMENTUM, 1},
-        {SUT_RULE_SGD, SGD_MOMENTUM | SGD_NESTEROV, SUT_CUDA_SGD_NESTEROV, 1},
-        {SUT_RULE_RMSPROP, 0, SUT_CUDA_RMSPROP, 1},
-        {SUT_RULE_RMSPROP, RMSPROP_MOMENTUM, SUT_CUDA_RMSPROP_MOMENTUM, 3},
-        {SUT_RULE_RMSPROP, RMSPROP_CENTERED, SUT_CUDA_RMSPROP_CENTERED, 5},
-        {SUT_RULE_RMSPROP, RMSPROP_MOMENTUM | RMSPROP_CENTERED, SUT_CUDA_RMSPROP_BOTH, 7},
-        {SUT_RULE_ADAGRAD, 0, SUT_CUDA_ADAGRAD, 1},
-        {SUT_RULE_ADAM, 0, SUT_CUDA_ADAM, 3},
-        {SUT_RULE_ADAM, SUT_RULE_DECOUPLED, SUT_CUDA_ADAM_DECOUPLED, 3},
-        {SUT_RULE_ADAM, ADAM_AMSGRAD, SUT_CUDA_ADAM_MAX, 7},
-        {SUT_RULE_ADAM, ADAM_AMSGRAD | SUT_RULE_DECOUPLED, SUT_CUDA_ADAM_MAX_DECOUPLED, 7},
-        {SUT_RULE_NADAM, 0, SUT_CUDA_NADAM, 3},
-        {SUT_RULE_RADAM, 0, SUT_CUDA_RADAM, 3},
-        {SUT_RULE_RADAM, RADAM_RECTIFIED, SUT_CUDA_RADAM_RECTIFIED, 3},
-        {SUT_RULE_LION, 0, SUT_CUDA_LION, 1},
-        {SUT_RULE_LION, SUT_RULE_DECOUPLED, SUT_CUDA_LION_DECOUPLED, 1},
-    };
-    for (size_t k = 0; k < sizeof table / sizeof *table; ++k)
-        if (table[k].rule == rule && table[k].flags == flags) {
-            *slots = table[k].slots;
-            return table[k].variant;
-        }
-    return -1;
-}
-
-static bool write_setting(const sut_rule_setting *from, sut_cuda_setting *to)
-{
-    to->variant = variant_of(from->rule, from->flags & ~SUT_RULE_COUPLED, &to->slots);
-    to->coupled = (from->flags & SUT_RULE_COUPLED) != 0;
-    to->uses_theta = (from->flags & (SUT_RULE_COUPLED | SUT_RULE_DECOUPLED)) != 0;
-    to->deferred = from->rule == SUT_RULE_LION;
-    memcpy(to->f32, from->f32, sizeof to->f32);
-    memcpy(to->f64, from->f64, sizeof to->f64);
-    return to->variant >= 0;
-}
-
 static bool write_tensors(sut_cuda_plan *plan, const sut_step_pass *pass)
 {
     sut_cuda_tensor *const tensors = sut_cuda_tensors(plan);
@@ -174,7 +122,8 @@ static bool write_tensors(sut_cuda_plan *plan, const sut_step_pass *pass)
         to->lr = from->lr;
         to->ratio = from->ratio;
         /* Neighbours of one group share their constants. */
-        if (from->setting != last && !write_setting(from->setting, &sut_cuda_settings(plan)[plan->n_settings++]))
+        if (from->setting != last &&
+            !sut_cuda_write_setting(from->setting, &sut_cuda_settings(plan)[plan->n_settings++]))
             return false;
         last = from->setting;
         to->setting = (int)plan->n_settings - 1;

@@ -84,9 +84,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) combine_kernel(const sut_cud
 /* b = G u, K = G M^-1 G^T, |u|^2, |u|_M^2. */
 template <bool FEW> __global__ void __launch_bounds__(SUT_CUDA_THREADS) cone_sums_kernel(const sut_cuda_plain_args args)
 {
-    SUT_DYNAMIC_SHARED(double, total);
-    SUT_SHARED(double, scratch, WARPS *TILE);
-    SUT_SHARED(double, aside, FEW ? 1 : 2 * PANEL * SUT_CUDA_STRIP);
+    SUT_BLOCK_MEMORY(double, FEW ? 1 : 2 * PANEL * SUT_CUDA_STRIP);
     const int m = args.pass.m;
     double lengths[2] = {0}, slack[SUT_CUDA_FEW] = {0}, metric[TILE] = {0};
     clear_totals(total, args.pass.n_sums);
@@ -125,16 +123,14 @@ template <bool FEW> __global__ void __launch_bounds__(SUT_CUDA_THREADS) cone_sum
         add_to_block(slack, place_from{SUT_SUM_ROWS, m}, scratch, total);
         add_to_block(metric, place_tile{SUT_SUM_ROWS + m, 0, 0, m}, scratch, total);
     }
-    finish_sums(args.pass, total);
+    finish_sums(args.pass, (int)blockIdx.x, memory);
 }
 
 /* G p, |p|^2 and |p - u|^2 in both metrics, of a p that is stored or that multipliers make. */
 template <bool FEW>
 __global__ void __launch_bounds__(SUT_CUDA_THREADS) cone_measure_kernel(const sut_cuda_plain_args args)
 {
-    SUT_DYNAMIC_SHARED(double, total);
-    SUT_SHARED(double, scratch, WARPS *TILE);
-    SUT_SHARED(double, aside, FEW ? 1 : PANEL *SUT_CUDA_STRIP);
+    SUT_BLOCK_MEMORY(double, FEW ? 1 : PANEL *SUT_CUDA_STRIP);
     const int m = args.pass.m;
     double lengths[3] = {0}, slack[SUT_CUDA_FEW] = {0};
     clear_totals(total, args.pass.n_sums);
@@ -176,13 +172,14 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) cone_measure_kernel(const su
     add_to_block(lengths, place_from{0, 3}, scratch, total);
     if (FEW)
         add_to_block(slack, place_from{SUT_SUM_ROWS, m}, scratch, total);
-    finish_sums(args.pass, total);
+    finish_sums(args.pass, (int)blockIdx.x, memory);
 }
 
 /* The triangle of u, or of u + M^-1 G^T lambda. */
 __global__ void __launch_bounds__(SUT_CUDA_THREADS) cone_factor_kernel(const sut_cuda_plain_args args)
 {
     SUT_DYNAMIC_SHARED(double, memory);
+    SUT_SHARED(unsigned, ticket, 1);
     const factor_memory f = divide_memory(memory, args.pass.m + 1);
     begin_factor(args.pass, f);
     for (chunk_range r = chunks_of_block(args.pass); r.at < r.end; ++r.at) {
@@ -202,7 +199,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS) cone_factor_kernel(const sut
             fold_strip(args.pass, chunk, strip, f);
         }
     }
-    finish_factor(args.pass, f);
+    finish_factor(args.pass, (int)blockIdx.x, ticket, f);
 }
 
 } // namespace

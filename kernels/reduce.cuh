@@ -1,6 +1,6 @@
 /*
  * Sums in fixed order. A thread adds its elements in pairs of four and keeps doubles; a warp adds its lanes in a tree, a block
- * its warps one after the other, and the last block of a launch to finish adds the slices, one warp to a sum. Which block is
+ * its warps one after the other, and the block that finishes the last slice adds the slices, one warp to a sum. Which block is
  * the last does not matter to the result: it reads what all have written.
  */
 #ifndef SUT_KERNELS_REDUCE_CUH
@@ -108,18 +108,37 @@ SUT_GPU void clear_totals(double *total, int n_sums)
     __syncthreads();
 }
 
-/* Hands in a block's totals; the last block folds all slices into args.sums. */
-SUT_GPU void finish_sums(const sut_cuda_args &args, const double *total)
+/*
+ * Shared memory of a block as the bodies of the passes use it: totals of the sums, scratch of add_to_block(), what the passes
+ * over many rows put aside (PANEL strips of the type of the arithmetic, two of them), and the number of the slice that ends.
+ */
+struct block_memory {
+    double *total, *scratch;
+    void *aside;
+    unsigned *ticket;
+};
+
+/* That of a kernel with one pass: `memory`. */
+#define SUT_BLOCK_MEMORY(Real, count)         \
+    SUT_DYNAMIC_SHARED(double, total);        \
+    SUT_SHARED(double, scratch, WARPS *TILE); \
+    SUT_SHARED(Real, aside, count);           \
+    SUT_SHARED(unsigned, ticket, 1);          \
+    const block_memory memory = {total, scratch, aside, ticket}
+
+/* Hands in a slice's totals; whoever hands in the last slice folds all of them into args.sums. */
+SUT_GPU void finish_sums(const sut_cuda_args &args, int slice, const block_memory memory)
 {
-    SUT_SHARED(unsigned, ticket, 1);
+    double *const total = memory.total;
+    unsigned *const ticket = memory.ticket;
     for (int k = (int)threadIdx.x; k < args.n_sums; k += SUT_CUDA_THREADS)
-        args.partial[(int64_t)k * args.n_slices + blockIdx.x] = total[k];
+        args.partial[(int64_t)k * args.n_slices + slice] = total[k];
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0)
         ticket[0] = atomicAdd(args.ticket, 1u);
     __syncthreads();
-    if (ticket[0] != gridDim.x - 1)
+    if (ticket[0] != (unsigned)args.n_slices - 1)
         return;
     __threadfence();
     const int lane = threadIdx.x % 32;

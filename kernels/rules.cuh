@@ -18,16 +18,7 @@
 #include "optim/rules/rmsprop.h"
 #include "optim/rules/sgd.h"
 #undef SUT_REAL
-#define SUT_REAL double
-#include "optim/rules/terms.h"
-#include "optim/rules/adagrad.h"
-#include "optim/rules/adam.h"
-#include "optim/rules/lion.h"
-#include "optim/rules/nadam.h"
-#include "optim/rules/radam.h"
-#include "optim/rules/rmsprop.h"
-#include "optim/rules/sgd.h"
-#undef SUT_REAL
+#include "optim/rules/double.h"
 
 namespace
 {

@@ -3,50 +3,15 @@
  * in a metric. Maxima and minima of integers do not depend on the order of blocks, so these may use atomics.
  */
 #include "kernels/launch.h"
-#include "kernels/rows.cuh"
+#include "kernels/scan.cuh"
 
 namespace
 {
 
-/* The bits of |x|: they order like the numbers, with Inf above all of them and NaN above Inf. */
-SUT_GPU unsigned long long magnitude_bits(double x)
-{
-    unsigned long long bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & 0x7fffffffffffffffull;
-}
-
 __global__ void __launch_bounds__(SUT_CUDA_THREADS) row_max_kernel(const sut_cuda_args args, unsigned long long *out)
 {
     SUT_SHARED(unsigned long long, largest, WARPS);
-    const int64_t end = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x + 1);
-    for (int i = 0; i < args.m; ++i) {
-        unsigned long long mine = 0;
-        for (int64_t c = slice_begin(args.n_chunks, args.n_slices, (int)blockIdx.x); c < end; ++c) {
-            const sut_cuda_chunk chunk = chunk_of(args, c);
-            for (int strip = 0; strip < chunk.count; strip += SUT_CUDA_STRIP) {
-                const four<double> x = load_row<double>(args, piece_of(args, chunk, strip), i);
-#pragma unroll
-                for (int e = 0; e < SUT_CUDA_EACH; ++e) {
-                    const unsigned long long bits = magnitude_bits(x.x[e]);
-                    mine = bits > mine ? bits : mine;
-                }
-            }
-        }
-        for (int offset = 16; offset > 0; offset /= 2) {
-            const unsigned long long other = __shfl_down_sync(0xffffffffu, mine, offset);
-            mine = other > mine ? other : mine;
-        }
-        if (threadIdx.x % 32 == 0)
-            largest[threadIdx.x / 32] = mine;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            for (int w = 1; w < WARPS; ++w)
-                mine = largest[w] > mine ? largest[w] : mine;
-            atomicMax(out + i, mine);
-        }
-        __syncthreads();
-    }
+    row_max_body(args, (int)blockIdx.x, largest, out);
 }
 
 __global__ void __launch_bounds__(SUT_CUDA_THREADS)

@@ -216,6 +216,13 @@ SUT_API sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *gra
                                       sut_report *report);
 
 /**
+ * Waits for the steps that a device has queued (CUDA back end). The first of them that was refused since the last call, or
+ * since the last step with a report, is returned as sut_optimizer_step() would have returned it; it changed nothing, and the
+ * steps after it were taken. On the CPU there is nothing to wait for.
+ */
+SUT_API sut_status sut_optimizer_synchronize(sut_optimizer *opt);
+
+/**
  * The step in stages, for those who want to look inside: direction (optional, reads only), propose, project (optional),
  * apply. The same gradients must be given to each. propose + apply gives the same bits as sut_optimizer_step().
  * Between propose and apply every other call that would change the optimizer is refused with SUT_ERROR_SEQUENCE.

@@ -67,6 +67,9 @@ typedef struct sut_metric_scan {
 
 struct sut_step_pass; /* optim/step.h */
 
+/* What a whole step on a device is to do: leave figures for a report; take the Gram matrix; align. */
+enum { SUT_DRIVE_REPORT = 1, SUT_DRIVE_GRAM = 2, SUT_DRIVE_ALIGNED = 4 };
+
 /* What the library does for a back end that is not linked with it. */
 typedef struct sut_backend_host {
     sut_status (*fail)(sut_context *ctx, sut_status status, const char *format, ...) SUT_PRINTF(3, 4);
@@ -140,6 +143,15 @@ typedef struct sut_backend_ops {
      * scaled rows and u as in cone_sums. For the rare case that cone_sums cannot resolve. */
     sut_status (*cone_factor)(sut_context *ctx, const sut_layout *layout, const sut_rows *rows, const void *u,
                               double u_scale, const void *delta, double delta_scale, const double *lambda, double *R);
+
+    /* Whole steps without a visit to the host, which sees their counts and figures after `pull`; NULL where the host runs the
+     * algebra. `kind`: SUT_DRIVE_ bits. `create` fills in opt->drive, which `destroy` releases. */
+    sut_status (*drive_create)(sut_context *ctx, struct sut_optimizer *opt);
+    void (*drive_destroy)(sut_context *ctx, struct sut_optimizer *opt);
+    sut_status (*drive_step)(sut_context *ctx, struct sut_optimizer *opt, const void *const *grads,
+                             const double *losses, unsigned kind);
+    sut_status (*drive_pull)(sut_context *ctx, struct sut_optimizer *opt);
+    sut_status (*drive_push)(sut_context *ctx, struct sut_optimizer *opt);
 
     /* One pass of an optimizer step, see optim/step.h. */
     sut_status (*step)(sut_context *ctx, const struct sut_step_pass *pass);

@@ -436,7 +436,8 @@ static sut_status load(loading *l, const void *bytes, size_t size)
         SUT_TRY(read_settings(l));
     SUT_TRY(check_extra_tensors(l));
     SUT_TRY(copy_extra_texts(l));
-    return take_over(l);
+    SUT_TRY(take_over(l));
+    return sut_optimizer_push(l->opt);
 }
 
 static sut_status begin(loading *l, sut_optimizer *opt, const char *what, const sut_checkpoint_config *config)
@@ -444,6 +445,7 @@ static sut_status begin(loading *l, sut_optimizer *opt, const char *what, const 
     *l = (loading){.ctx = opt->ctx, .opt = opt, .what = what};
     if (opt->pending)
         SUT_FAIL(l->ctx, SUT_ERROR_SEQUENCE, "no state can be loaded now: a proposal waits for sut_optimizer_apply()");
+    SUT_TRY(sut_optimizer_pull(opt));
     return sut_checkpoint_config_read(l->ctx, config, false, &l->config);
 }
 

@@ -175,6 +175,7 @@ static sut_status prepare(saving *s, sut_optimizer *opt, const sut_checkpoint_co
     if (opt->pending)
         SUT_FAIL(s->ctx, SUT_ERROR_SEQUENCE,
                  "the state cannot be saved now: a proposal waits for sut_optimizer_apply()");
+    SUT_TRY(sut_optimizer_pull(opt));
     SUT_TRY(sut_checkpoint_config_read(s->ctx, config, true, &s->config));
     SUT_TRY(list_tensors(s));
     SUT_TRY(list_texts(s));

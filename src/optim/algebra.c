@@ -66,8 +66,7 @@ SUT_HOST_DEVICE static const sut_request *request_pass(sut_algebra *a, sut_pass_
     return &a->request;
 }
 
-SUT_HOST_DEVICE void sut_algebra_fail(sut_algebra *a, sut_algebra_failure failure, int loss, int64_t tensor,
-                                      int64_t index)
+SUT_PORTABLE void sut_algebra_fail(sut_algebra *a, sut_algebra_failure failure, int loss, int64_t tensor, int64_t index)
 {
     (void)request(a, SUT_REQUEST_FAILED, FAILED);
     a->failure = failure;
@@ -76,6 +75,22 @@ SUT_HOST_DEVICE void sut_algebra_fail(sut_algebra *a, sut_algebra_failure failur
     a->failed_index = index;
     a->failed_value = 0;
     a->status = SUT_ERROR_NOT_FINITE;
+}
+
+SUT_PORTABLE sut_step_failure sut_algebra_failure_of(const sut_algebra *a)
+{
+    sut_step_failure f;
+    f.failure = a->failure;
+    f.status = a->status;
+    f.loss = a->failed_loss;
+    f.tensor = a->failed_tensor;
+    f.index = a->failed_index;
+    f.step = a->t + 1;
+    f.value = a->failed_value;
+    f.surgery = a->surgery.failure;
+    f.surgery_row = a->surgery.failed_row;
+    f.surgery_value = a->surgery.failed_value;
+    return f;
 }
 
 SUT_HOST_DEVICE static const sut_request *fail(sut_algebra *a, sut_algebra_failure failure, sut_status status, int loss,
@@ -116,14 +131,14 @@ SUT_HOST_DEVICE static const sut_request *request_measure(sut_algebra *a, const 
     return &a->request;
 }
 
-SUT_HOST_DEVICE const sut_request *sut_algebra_measure(sut_algebra *a)
+SUT_PORTABLE const sut_request *sut_algebra_measure(sut_algebra *a)
 {
     return request_measure(a, &a->solution, SOLVED);
 }
 
 /* ---- from the gradients to weights ---- */
 
-SUT_HOST_DEVICE bool sut_algebra_is_aligned(const sut_algebra *a)
+SUT_PORTABLE bool sut_algebra_is_aligned(const sut_algebra *a)
 {
     return a->config->align == SUT_ALIGN_GUA && a->m > 1;
 }
@@ -135,7 +150,14 @@ SUT_HOST_DEVICE static bool weights_are_free(const sut_algebra *a)
     return a->m == 1 || method == SUT_SURGERY_SUM || method == SUT_SURGERY_MEAN || method == SUT_SURGERY_FIXED;
 }
 
-SUT_HOST_DEVICE void sut_algebra_begin(sut_algebra *a)
+SUT_PORTABLE bool sut_algebra_wants_gram(const sut_algebra *a, bool report)
+{
+    const sut_optimizer_config *const c = a->config;
+    return !weights_are_free(a) || sut_algebra_is_aligned(a) || c->clip_norm > 0 || c->check != SUT_CHECK_NONE ||
+           report;
+}
+
+SUT_PORTABLE void sut_algebra_begin(sut_algebra *a)
 {
     a->stage = BEGUN;
     a->failure = SUT_ALGEBRA_FINE;
@@ -151,8 +173,7 @@ SUT_HOST_DEVICE static const sut_request *begin(sut_algebra *a)
     for (int i = 0; a->losses && i < m; ++i)
         if (!isfinite(a->losses[i]))
             return fail(a, SUT_ALGEBRA_LOSS, SUT_ERROR_NOT_FINITE, i, a->losses[i]);
-    a->has_gram = !weights_are_free(a) || sut_algebra_is_aligned(a) || c->clip_norm > 0 || c->check != SUT_CHECK_NONE ||
-                  a->report;
+    a->has_gram = sut_algebra_wants_gram(a, a->report);
     sut_gram_begin(&a->search, m, a->n_elements, a->only_f64, c->strict != 0);
     if (a->has_gram)
         return request(a, SUT_REQUEST_DONE, FINDING_GRAM);
@@ -328,7 +349,7 @@ SUT_HOST_DEVICE static void take_sums(sut_algebra *a)
     a->proposed = true;
 }
 
-SUT_HOST_DEVICE void sut_algebra_set_aside(sut_algebra *a)
+SUT_PORTABLE void sut_algebra_set_aside(sut_algebra *a)
 {
     if (!a->proposed)
         take_sums(a);
@@ -337,7 +358,7 @@ SUT_HOST_DEVICE void sut_algebra_set_aside(sut_algebra *a)
 
 /* ---- multipliers ---- */
 
-SUT_HOST_DEVICE double sut_algebra_cosine(double dot, double norm_g, double norm_v)
+SUT_PORTABLE double sut_algebra_cosine(double dot, double norm_g, double norm_v)
 {
     const double scale = norm_g * norm_v;
     if (!(scale > 0) || !isfinite(dot))
@@ -346,7 +367,7 @@ SUT_HOST_DEVICE double sut_algebra_cosine(double dot, double norm_g, double norm
     return c > 1 ? 1 : c < -1 ? -1 : c;
 }
 
-SUT_HOST_DEVICE bool sut_algebra_is_zero_row(const sut_algebra *a, int i)
+SUT_PORTABLE bool sut_algebra_is_zero_row(const sut_algebra *a, int i)
 {
     double longest = 0;
     for (int j = 0; j < a->m; ++j)
@@ -392,7 +413,7 @@ SUT_HOST_DEVICE static bool in_range_of_f32(const sut_algebra *a)
 SUT_HOST_DEVICE static bool find_multipliers(sut_algebra *a, double *lambda, double *violation_out)
 {
     const int m = a->m;
-    double b[SUT_MAX_LOSSES] = {0}, slack[SUT_MAX_LOSSES];
+    double b[SUT_ROOM] = {0}, slack[SUT_ROOM];
     for (int i = 0; i < m; ++i) {
         const bool zero = sut_algebra_is_zero_row(a, i);
         b[i] = zero ? 0 : a->b[i];
@@ -520,7 +541,7 @@ SUT_HOST_DEVICE static const sut_request *refine(sut_algebra *a)
 {
     const int m = a->m;
     sut_solution *const s = &a->solution;
-    double slack[SUT_MAX_LOSSES], total[SUT_MAX_LOSSES] = {0}, delta[SUT_MAX_LOSSES];
+    double slack[SUT_ROOM], total[SUT_ROOM] = {0}, delta[SUT_ROOM];
     bool outside;
     take_measure(a, s, slack);
     if (!a->ill || sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(a->uu))
@@ -604,7 +625,7 @@ SUT_HOST_DEVICE static const sut_request *begin_factoring(sut_algebra *a)
 SUT_HOST_DEVICE static const sut_request *use_factor(sut_algebra *a)
 {
     const int m = a->m;
-    double delta[SUT_MAX_LOSSES], from[SUT_MAX_LOSSES], lambda[SUT_MAX_LOSSES];
+    double delta[SUT_ROOM], from[SUT_ROOM], lambda[SUT_ROOM];
     const double *const scale = a->scale;
     sut_solution *const now = &a->now;
     sut_nnls_end end;
@@ -633,7 +654,7 @@ SUT_HOST_DEVICE static const sut_request *use_factor(sut_algebra *a)
 
 SUT_HOST_DEVICE static const sut_request *judge_factor(sut_algebra *a)
 {
-    double slack[SUT_MAX_LOSSES];
+    double slack[SUT_ROOM];
     bool outside;
     sut_solution *const now = &a->now;
     take_measure(a, now, slack);
@@ -734,7 +755,7 @@ SUT_HOST_DEVICE static const sut_request *advance(sut_algebra *a)
     }
 }
 
-SUT_HOST_DEVICE const sut_request *sut_algebra_next(sut_algebra *a)
+SUT_PORTABLE const sut_request *sut_algebra_next(sut_algebra *a)
 {
     /* DONE before the last stage: nothing has to be done for the one that follows. */
     for (;;) {

@@ -58,6 +58,19 @@ typedef enum sut_algebra_failure {
     SUT_ALGEBRA_CONE       /* a bug */
 } sut_algebra_failure;
 
+/* A step that was refused. */
+typedef struct sut_step_failure {
+    sut_algebra_failure failure;
+    sut_status status;
+    int loss;
+    int64_t tensor, index;
+    int64_t step; /* the first is 1 */
+    double value;
+    sut_surgery_failure surgery;
+    int surgery_row;
+    double surgery_value;
+} sut_step_failure;
+
 /* What was decided about a proposal. */
 typedef struct sut_solution {
     sut_update_kind update;
@@ -130,32 +143,37 @@ typedef struct sut_algebra {
 } sut_algebra;
 
 /* A step begins: what is given for it has been filled in. */
-SUT_HOST_DEVICE void sut_algebra_begin(sut_algebra *a);
+SUT_PORTABLE void sut_algebra_begin(sut_algebra *a);
 
 /* The next request. The one before has been done; after DONE or FAILED the same comes again. */
-SUT_HOST_DEVICE const sut_request *sut_algebra_next(sut_algebra *a);
+SUT_PORTABLE const sut_request *sut_algebra_next(sut_algebra *a);
 
 /* The pass that was asked for found something that ends the step. */
-SUT_HOST_DEVICE void sut_algebra_fail(sut_algebra *a, sut_algebra_failure failure, int loss, int64_t tensor,
-                                      int64_t index);
+SUT_PORTABLE void sut_algebra_fail(sut_algebra *a, sut_algebra_failure failure, int loss, int64_t tensor,
+                                   int64_t index);
 
 /* The cone may change a proposal: several losses and alignment. */
-SUT_HOST_DEVICE bool sut_algebra_is_aligned(const sut_algebra *a);
+SUT_PORTABLE bool sut_algebra_is_aligned(const sut_algebra *a);
 
 /* Another p than the algebra's is applied: what is known of the proposal stays, the solution is none. */
-SUT_HOST_DEVICE void sut_algebra_set_aside(sut_algebra *a);
+SUT_PORTABLE void sut_algebra_set_aside(sut_algebra *a);
+
+/* A step with these settings takes the Gram matrix. `report`: figures are wanted. */
+SUT_PORTABLE bool sut_algebra_wants_gram(const sut_algebra *a, bool report);
 
 /* The request that measures G p and the lengths of the p that is settled. After SUT_REQUEST_SOLVED. */
-SUT_HOST_DEVICE const sut_request *sut_algebra_measure(sut_algebra *a);
+SUT_PORTABLE const sut_request *sut_algebra_measure(sut_algebra *a);
 
 /* Row i is shorter than 1e-150 of the longest: it imposes nothing. */
-SUT_HOST_DEVICE bool sut_algebra_is_zero_row(const sut_algebra *a, int i);
+SUT_PORTABLE bool sut_algebra_is_zero_row(const sut_algebra *a, int i);
 
 /* dot / (norm_g norm_v) within [-1, 1]; 0 where that is not defined. */
-SUT_HOST_DEVICE double sut_algebra_cosine(double dot, double norm_g, double norm_v);
+SUT_PORTABLE double sut_algebra_cosine(double dot, double norm_g, double norm_v);
 
-/* The failure as a status, with its sentence in ctx. Names may be NULL. */
-sut_status sut_algebra_explain(sut_context *ctx, const sut_algebra *a, const char *const *loss_names,
-                               const char *const *tensor_names);
+SUT_PORTABLE sut_step_failure sut_algebra_failure_of(const sut_algebra *a);
+
+/* A failure as a status, with its sentence in ctx. Names may be NULL. */
+sut_status sut_step_explain(sut_context *ctx, const sut_surgery_config *surgery, int m, const sut_step_failure *failure,
+                            const char *const *loss_names, const char *const *tensor_names);
 
 #endif /* SUT_OPTIM_ALGEBRA_H */

@@ -58,22 +58,29 @@ sut_status sut_optimizer_get_lr(const sut_optimizer *opt, int group, double *lr_
         SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "sut_optimizer_get_lr: lr_out is NULL");
     if (group < 0 || group >= opt->n_groups)
         SUT_FAIL(opt->ctx, SUT_ERROR_OUT_OF_RANGE, "group is %d; there are %d groups", group, opt->n_groups);
+    SUT_TRY(sut_optimizer_pull((sut_optimizer *)opt)); /* what is known, not what is */
     *lr_out = sut_group_rate(&opt->config, &opt->group[group], sut_scheduled_rate(&opt->config, opt->t));
     return SUT_OK;
 }
 
 int64_t sut_optimizer_steps(const sut_optimizer *opt)
 {
+    if (opt)
+        (void)sut_optimizer_pull((sut_optimizer *)opt); /* on failure: what was known last */
     return opt ? opt->t : 0;
 }
 
 int64_t sut_optimizer_tensor_steps(const sut_optimizer *opt, int64_t tensor)
 {
+    if (opt)
+        (void)sut_optimizer_pull((sut_optimizer *)opt);
     return opt && tensor >= 0 && tensor < opt->n_tensors ? opt->tensor[tensor].t : -1;
 }
 
 int64_t sut_optimizer_skipped_steps(const sut_optimizer *opt)
 {
+    if (opt)
+        (void)sut_optimizer_pull((sut_optimizer *)opt); /* on failure: what was known last */
     return opt ? opt->skipped : 0;
 }
 

@@ -448,6 +448,15 @@ static sut_status fill(sut_context *ctx, sut_optimizer *opt, const sut_optimizer
     return SUT_OK;
 }
 
+/* What a back end that takes whole steps keeps of this optimizer. */
+static sut_status start_drive(sut_optimizer *opt)
+{
+    if (!opt->ctx->ops->drive_create)
+        return SUT_OK;
+    SUT_TRY(opt->ctx->ops->drive_create(opt->ctx, opt));
+    return sut_optimizer_push(opt);
+}
+
 sut_status sut_optimizer_create(sut_optimizer **opt_out, sut_context *ctx, const sut_optimizer_config *config)
 {
     if (opt_out)
@@ -510,6 +519,11 @@ sut_status sut_optimizer_create(sut_optimizer **opt_out, sut_context *ctx, const
     opt->config.tensors = NULL;
     opt->config.groups = NULL;
     opt->config.loss_names = NULL;
+    const sut_status driven = start_drive(opt);
+    if (driven != SUT_OK) {
+        sut_optimizer_destroy(opt);
+        return driven;
+    }
     *opt_out = opt;
     return SUT_OK;
 }
@@ -523,6 +537,8 @@ void sut_optimizer_destroy(sut_optimizer *opt)
                            opt->first_chunk, opt->setting,     opt->setting_t,   opt->range,        opt->algebra.gram,
                            opt->algebra.K,   opt->span,        opt->algebra.R,   opt->algebra.work, opt->algebra.sums,
                            opt->names,       opt->tensor_name, opt->loss_name};
+    if (ctx->ops->drive_destroy)
+        ctx->ops->drive_destroy(ctx, opt);
     if (ctx->ops->plan_destroy)
         ctx->ops->plan_destroy(ctx, opt->layout.plan);
     ctx->ops->release(ctx, opt->state_memory);
@@ -577,6 +593,7 @@ sut_status sut_optimizer_set_hyper(sut_optimizer *opt, int group, const sut_hype
     }
     SUT_TRY(check_f32(opt, group, &wanted, &opt->config));
     opt->group[group] = wanted;
+    opt->told_settings = false;
     return SUT_OK;
 }
 
@@ -596,6 +613,7 @@ sut_status sut_optimizer_set_lr(sut_optimizer *opt, int group, double lr)
     }
     for (int k = first; k <= last; ++k)
         opt->group[k].lr = lr;
+    opt->told_settings = false;
     return SUT_OK;
 }
 
@@ -611,6 +629,7 @@ sut_status sut_optimizer_set_schedule(sut_optimizer *opt, const sut_schedule *sc
     SUT_TRY(check_settings(opt->ctx, &changed));
     SUT_TRY(check_groups_f32(opt, &changed));
     opt->config = changed;
+    opt->told_settings = false;
     return SUT_OK;
 }
 
@@ -627,6 +646,7 @@ sut_status sut_optimizer_set_align(sut_optimizer *opt, sut_align align, double r
     for (int k = 0; k < opt->n_groups; ++k)
         SUT_TRY(check_alignment(opt->ctx, opt->row, &opt->group[k], k, align, rho_m));
     opt->config = changed;
+    opt->told_settings = false;
     return SUT_OK;
 }
 

@@ -4,19 +4,10 @@
  */
 #include "optim/rates.h"
 
+#include "optim/rules/double.h"
+
 #include <math.h>
 #include <string.h>
-
-#define SUT_REAL double
-#include "optim/rules/terms.h"
-
-#include "optim/rules/adagrad.h"
-#include "optim/rules/adam.h"
-#include "optim/rules/lion.h"
-#include "optim/rules/nadam.h"
-#include "optim/rules/radam.h"
-#include "optim/rules/rmsprop.h"
-#include "optim/rules/sgd.h"
 
 /* Every rule's constants are reals only, so the f32 struct is the double one, member by member. */
 SUT_HOST_DEVICE static void keep(sut_rule_setting *setting, const void *constants, size_t size)
@@ -34,8 +25,8 @@ SUT_HOST_DEVICE static void keep(sut_rule_setting *setting, const void *constant
     }
 }
 
-SUT_HOST_DEVICE void sut_rule_prepare(sut_rule rule, int decay_flag, const sut_hyper *h, int64_t t, double lr,
-                                      double *mu_prod, double rho_m, double rho_v, bool raw, sut_rule_setting *setting)
+SUT_PORTABLE void sut_rule_prepare(sut_rule rule, int decay_flag, const sut_hyper *h, int64_t t, double lr,
+                                   double *mu_prod, double rho_m, double rho_v, bool raw, sut_rule_setting *setting)
 {
     const double steps = (double)t;
     const double v_total = 1 - pow(h->beta2, steps), m_total = 1 - pow(h->beta1, steps);
@@ -173,7 +164,7 @@ SUT_HOST_DEVICE void sut_rule_prepare(sut_rule rule, int decay_flag, const sut_h
     }
 }
 
-SUT_HOST_DEVICE bool sut_rule_needs_gradient_later(const sut_rule_setting *setting)
+SUT_PORTABLE bool sut_rule_needs_gradient_later(const sut_rule_setting *setting)
 {
     switch (setting->rule) {
     case SUT_RULE_SGD: return !(setting->flags & SGD_MOMENTUM) || (setting->flags & SGD_NESTEROV);
@@ -185,7 +176,7 @@ SUT_HOST_DEVICE bool sut_rule_needs_gradient_later(const sut_rule_setting *setti
     }
 }
 
-SUT_HOST_DEVICE bool sut_rule_defers_state(sut_rule rule)
+SUT_PORTABLE bool sut_rule_defers_state(sut_rule rule)
 {
     return rule == SUT_RULE_LION;
 }

@@ -22,11 +22,11 @@ SUT_SMALL double sut_scheduled_rate(const sut_optimizer_config *config, int64_t 
 }
 
 /* Constants of step t (the coming one: 1, 2, ...) in both types; advances mu_prod for NAdam. decay_flag: of the method. */
-SUT_HOST_DEVICE void sut_rule_prepare(sut_rule rule, int decay_flag, const sut_hyper *h, int64_t t, double lr,
-                                      double *mu_prod, double rho_m, double rho_v, bool raw, sut_rule_setting *setting);
+SUT_PORTABLE void sut_rule_prepare(sut_rule rule, int decay_flag, const sut_hyper *h, int64_t t, double lr,
+                                   double *mu_prod, double rho_m, double rho_v, bool raw, sut_rule_setting *setting);
 
 /* True where the rule needs the gradient after its state was updated. */
-SUT_HOST_DEVICE bool sut_rule_needs_gradient_later(const sut_rule_setting *setting);
-SUT_HOST_DEVICE bool sut_rule_defers_state(sut_rule rule);
+SUT_PORTABLE bool sut_rule_needs_gradient_later(const sut_rule_setting *setting);
+SUT_PORTABLE bool sut_rule_defers_state(sut_rule rule);
 
 #endif /* SUT_OPTIM_RATES_H */

@@ -283,28 +283,40 @@ static sut_status run(sut_optimizer *opt, const void *const *grads, const step_o
         case SUT_REQUEST_PREPARE: prepare(opt); break;
         case SUT_REQUEST_STEP: SUT_TRY(run_pass(opt, grads, request, outputs)); break;
         case SUT_REQUEST_SOLVED: break;
-        case SUT_REQUEST_FAILED: return sut_algebra_explain(ctx, a, loss_names, tensor_names);
+        case SUT_REQUEST_FAILED: {
+            const sut_step_failure failure = sut_algebra_failure_of(a);
+            return sut_step_explain(ctx, &opt->config.surgery, a->m, &failure, loss_names, tensor_names);
+        }
         case SUT_REQUEST_DONE: return SUT_OK;
         }
     }
 }
 
-/* Everything up to the weights: nothing has been written. `report`: whether figures are wanted. */
-static sut_status begin(sut_optimizer *opt, const void *const *grads, const double *losses, bool report)
+/* The gradients may be read; which tensors take part. */
+static sut_status check_presence(sut_optimizer *opt, const void *const *grads)
 {
     sut_algebra *const a = &opt->algebra;
-    const int m = opt->config.n_losses;
     if (!grads)
         SUT_FAIL(opt->ctx, SUT_ERROR_INVALID_ARGUMENT, "grads is NULL");
     SUT_TRY(check_gradients(opt, grads));
     a->something = false;
     for (int64_t k = 0; k < opt->n_tensors; ++k) {
         bool present = false;
-        for (int i = 0; i < m && !present; ++i)
+        for (int i = 0; i < a->m && !present; ++i)
             present = grads[(int64_t)i * opt->n_tensors + k] != NULL;
         opt->pass_tensor[k].present = present && opt->tensor[k].count > 0;
         a->something = a->something || opt->pass_tensor[k].present;
     }
+    return SUT_OK;
+}
+
+/* Everything up to the weights: nothing has been written. `report`: whether figures are wanted. */
+static sut_status begin(sut_optimizer *opt, const void *const *grads, const double *losses, bool report)
+{
+    SUT_TRY(sut_optimizer_pull(opt)); /* stages are run by the host */
+    opt->told_state = false;
+    sut_algebra *const a = &opt->algebra;
+    SUT_TRY(check_presence(opt, grads));
     a->losses = losses;
     a->seed = opt->seed;
     a->t = opt->t;
@@ -425,6 +437,28 @@ static void give_report(const sut_report *full, sut_report *given, size_t size)
             SUT_FAIL((opt)->ctx, SUT_ERROR_SEQUENCE, what ": there is no proposal; call sut_optimizer_propose()"); \
     } while (0)
 
+/* The back end takes the step by itself; a report waits for it. */
+static sut_status drive(sut_optimizer *opt, const void *const *grads, const double *losses, sut_report *report,
+                        size_t size)
+{
+    SUT_TRY(check_presence(opt, grads));
+    const unsigned kind = (report ? SUT_DRIVE_REPORT : 0u) |
+                          (sut_algebra_wants_gram(&opt->algebra, report != NULL) ? SUT_DRIVE_GRAM : 0u) |
+                          (sut_algebra_is_aligned(&opt->algebra) ? SUT_DRIVE_ALIGNED : 0u);
+    opt->ahead = true;
+    SUT_TRY(opt->ctx->ops->drive_step(opt->ctx, opt, grads, losses, kind));
+    if (!report)
+        return SUT_OK;
+    SUT_TRY(sut_optimizer_pull(opt));
+    if (!opt->last_failed) {
+        sut_report full;
+        sut_report_init(&full);
+        report_step(opt, sums_of_p(opt), false, true, &full);
+        give_report(&full, report, size);
+    }
+    return sut_optimizer_deliver(opt);
+}
+
 sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, const double *losses, sut_report *report)
 {
     if (!opt)
@@ -432,6 +466,8 @@ sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, cons
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_step");
     size_t size;
     SUT_TRY(read_report(opt, report, &size));
+    if (opt->drive)
+        return drive(opt, grads, losses, report, size);
     SUT_TRY(begin(opt, grads, losses, report != NULL));
     prepare(opt);
     SUT_TRY(run(opt, grads, &no_outputs, SUT_REQUEST_DONE));
@@ -585,5 +621,5 @@ sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, con
         give_report(&full, report, size);
     }
     opt->pending = opt->solved = false;
-    return SUT_OK;
+    return sut_optimizer_push(opt);
 }

@@ -31,12 +31,12 @@ SUT_HOST_DEVICE static double common_scale(sut_aligned_scale scale, double *kept
     return mean / n;
 }
 
-SUT_HOST_DEVICE sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_PORTABLE sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
     const size_t size = (size_t)m * (size_t)m;
     const double *preference = problem->config->preference;
-    double *A = problem->work, *V = A + size, values[SUT_MAX_LOSSES], kept[SUT_MAX_LOSSES];
+    double *A = problem->work, *V = A + size, values[SUT_ROOM], kept[SUT_ROOM];
     memcpy(A, problem->K, size * sizeof *A);
     sut_jacobi(A, m, V, values);
 

@@ -22,11 +22,11 @@
 typedef struct cagrad {
     const double *K;
     int m;
-    double k[SUT_MAX_LOSSES]; /* g_i . g_0 */
-    double k0;                /* |g_0|^2 */
-    double r;                 /* radius of the ball around g_0 */
-    double eps;               /* added to |g_w|^2 */
-    double *S;                /* shifted Gram matrix */
+    double k[SUT_ROOM]; /* g_i . g_0 */
+    double k0;          /* |g_0|^2 */
+    double r;           /* radius of the ball around g_0 */
+    double eps;         /* added to |g_w|^2 */
+    double *S;          /* shifted Gram matrix */
     double *work;
 } cagrad;
 
@@ -54,7 +54,7 @@ SUT_HOST_DEVICE static bool solve_at(const cagrad *p, double nu, double *w, doub
 SUT_HOST_DEVICE static double root_of_support(const cagrad *p, const double *w)
 {
     sut_nnqp_state q;
-    double x[SUT_MAX_LOSSES], y[SUT_MAX_LOSSES];
+    double x[SUT_ROOM], y[SUT_ROOM];
     sut_nnqp_scale(&q, p->K, p->m, p->work, p->work + (size_t)p->m * (size_t)p->m);
     for (int i = 0; i < q.n; ++i)
         if (w[q.row[i]] > 0.0 && !sut_nnqp_append(&q, i))
@@ -130,7 +130,7 @@ SUT_HOST_DEVICE static sut_status answer_stationary(const sut_surgery_problem *p
                                                     sut_surgery_output *out)
 {
     const int m = problem->m;
-    double mean[SUT_MAX_LOSSES] = {0};
+    double mean[SUT_ROOM] = {0};
     for (int i = 0; i < m; ++i)
         mean[i] = 1.0 / m;
     out->pareto = true;
@@ -147,7 +147,7 @@ SUT_HOST_DEVICE static sut_status answer_stationary(const sut_surgery_problem *p
     return SUT_OK;
 }
 
-SUT_HOST_DEVICE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_PORTABLE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;
@@ -187,7 +187,7 @@ SUT_HOST_DEVICE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem
         return SUT_OK;
 
     /* The point of least norm is w(0): a root lies above its length. */
-    double w[SUT_MAX_LOSSES], norm2;
+    double w[SUT_ROOM], norm2;
     if (sut_hull(p.K, m, w, p.work) < 0)
         return SUT_ERROR_INTERNAL;
     norm2 = sut_max2(0.0, sut_form(p.K, m, w, w));

@@ -13,8 +13,8 @@
 /* Live rows only: m' of them, their places, cosine matrix and angle weights. */
 typedef struct live_rows {
     int n;
-    int row[SUT_MAX_LOSSES];
-    double d[SUT_MAX_LOSSES], omega[SUT_MAX_LOSSES];
+    int row[SUT_ROOM];
+    double d[SUT_ROOM], omega[SUT_ROOM];
 } live_rows;
 
 SUT_HOST_DEVICE static void gather(const sut_surgery_problem *problem, live_rows *live)
@@ -76,7 +76,7 @@ SUT_HOST_DEVICE static double tracked_norm(const sut_surgery_problem *problem, c
 SUT_HOST_DEVICE static bool solve_full_rank(const double *C, const live_rows *live, double *L, double *x)
 {
     const int n = live->n;
-    double r[SUT_MAX_LOSSES];
+    double r[SUT_ROOM];
     for (int i = 0; i < n; ++i)
         if (!sut_cholesky_append(L, n, i, C + (size_t)i * (size_t)n, C[(size_t)i * (size_t)(n + 1)], 0.0))
             return false;
@@ -113,7 +113,7 @@ SUT_HOST_DEVICE static bool solve_direction(const sut_surgery_problem *problem, 
 {
     const int n = live->n;
     const size_t ld = (size_t)n;
-    double *C = problem->work, *L = C + ld * ld, *V = L + ld * ld, values[SUT_MAX_LOSSES];
+    double *C = problem->work, *L = C + ld * ld, *V = L + ld * ld, values[SUT_ROOM];
     for (int i = 0; i < n; ++i)
         for (int j = 0; j < n; ++j)
             C[(size_t)i * ld + (size_t)j] =
@@ -158,10 +158,10 @@ SUT_HOST_DEVICE static bool solve_pair(const sut_surgery_problem *problem, const
     return true;
 }
 
-SUT_HOST_DEVICE sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_PORTABLE sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     live_rows live;
-    double x[SUT_MAX_LOSSES], Cx[SUT_MAX_LOSSES];
+    double x[SUT_ROOM], Cx[SUT_ROOM];
     gather(problem, &live);
     if (live.n == 2 && live.omega[0] == live.omega[1]) {
         /* omega = 0 on all live rows: no angle is asked for. */

@@ -18,7 +18,7 @@
  * `column`: np products of the new row with the old ones; `diagonal`: with itself.
  * False, and L as it was, when the new pivot squared is not above `tolerance`.
  */
-SUT_SMALL bool sut_cholesky_append(double *L, int ld, int np, const double *column, double diagonal, double tolerance)
+SUT_SOLVER bool sut_cholesky_append(double *L, int ld, int np, const double *column, double diagonal, double tolerance)
 {
     double *row = L + (size_t)np * (size_t)ld;
     double pivot = diagonal;
@@ -37,7 +37,7 @@ SUT_SMALL bool sut_cholesky_append(double *L, int ld, int np, const double *colu
 }
 
 /* Remove row and column r from the factor of np rows by Givens rotations. */
-SUT_SMALL void sut_cholesky_remove(double *L, int ld, int np, int r)
+SUT_SOLVER void sut_cholesky_remove(double *L, int ld, int np, int r)
 {
     for (int k = r; k < np - 1; ++k) {
         double *to = L + (size_t)k * (size_t)ld;
@@ -60,7 +60,7 @@ SUT_SMALL void sut_cholesky_remove(double *L, int ld, int np, int r)
 }
 
 /* x <- (L L^T)^-1 x. */
-SUT_SMALL void sut_cholesky_solve(const double *L, int ld, int np, double *x)
+SUT_SOLVER void sut_cholesky_solve(const double *L, int ld, int np, double *x)
 {
     for (int k = 0; k < np; ++k) {
         const double *l = L + (size_t)k * (size_t)ld;
@@ -82,7 +82,7 @@ SUT_SMALL void sut_cholesky_solve(const double *L, int ld, int np, double *x)
  * Trace of (L L^T)^-1 = squared Frobenius norm of L^-1, one column of L^-1 at a time in `work` (np doubles).
  * It is at least the inverse of the smallest eigenvalue, and at most np times that: a bound that holds, not an estimate.
  */
-SUT_SMALL double sut_cholesky_inverse_trace(const double *L, int ld, int np, double *work)
+SUT_SOLVER double sut_cholesky_inverse_trace(const double *L, int ld, int np, double *work)
 {
     double trace = 0.0;
     for (int c = 0; c < np; ++c) {
@@ -106,7 +106,7 @@ SUT_SMALL double sut_cholesky_inverse_trace(const double *L, int ld, int np, dou
  * entries (that is what gives relative accuracy) or against the largest entry by 2^-70, which no rank rule can see.
  * Convergence is quadratic: six to eight sweeps; the limit of 60 is out of reach for finite input.
  */
-SUT_SMALL void sut_jacobi(double *A, int m, double *V, double *values)
+SUT_SOLVER void sut_jacobi(double *A, int m, double *V, double *values)
 {
     const size_t n = (size_t)m;
     double largest = 0.0;
@@ -160,7 +160,7 @@ SUT_SMALL void sut_jacobi(double *A, int m, double *V, double *values)
 }
 
 /* Rank rule: an eigenvalue counts as zero when it is at most m * tolerance times the largest one. */
-SUT_SMALL double sut_rank_threshold(const double *values, int m, double tolerance)
+SUT_SOLVER double sut_rank_threshold(const double *values, int m, double tolerance)
 {
     double largest = 0.0;
     for (int i = 0; i < m; ++i)
@@ -169,7 +169,7 @@ SUT_SMALL double sut_rank_threshold(const double *values, int m, double toleranc
 }
 
 /* x = A^+ rhs from the eigen-decomposition, over eigenvalues above `threshold`. Returns the rank. */
-SUT_SMALL int sut_pseudo_solve(const double *V, const double *values, int m, double threshold, const double *rhs,
+SUT_SOLVER int sut_pseudo_solve(const double *V, const double *values, int m, double threshold, const double *rhs,
                                double *x)
 {
     int rank = 0;
@@ -191,7 +191,7 @@ SUT_SMALL int sut_pseudo_solve(const double *V, const double *values, int m, dou
 }
 
 /* rhs - A x, as if in twice the precision. */
-SUT_SMALL void sut_residual(const double *A, int m, const double *rhs, const double *x, double *out)
+SUT_SOLVER void sut_residual(const double *A, int m, const double *rhs, const double *x, double *out)
 {
     for (int i = 0; i < m; ++i) {
         sut_dd sum = {rhs[i], 0.0};
@@ -206,9 +206,9 @@ SUT_SMALL void sut_residual(const double *A, int m, const double *rhs, const dou
  * roundings of the largest eigenvalue, is some per cent of the smallest one that a rank rule lets pass; a few rounds take
  * that out.
  */
-SUT_SMALL void sut_refine(const double *A, const double *V, const double *values, int m, const double *rhs, double *x)
+SUT_SOLVER void sut_refine(const double *A, const double *V, const double *values, int m, const double *rhs, double *x)
 {
-    double r[SUT_MAX_LOSSES], dx[SUT_MAX_LOSSES], before = INFINITY;
+    double r[SUT_ROOM], dx[SUT_ROOM], before = INFINITY;
     for (int round = 0; round < 10; ++round) {
         double size = 0.0, change = 0.0;
         sut_residual(A, m, rhs, x, r);

@@ -11,14 +11,14 @@ typedef struct sut_draws {
     uint64_t state;
 } sut_draws;
 
-SUT_SMALL sut_draws sut_draws_begin(uint64_t seed, uint64_t counter)
+SUT_SOLVER sut_draws sut_draws_begin(uint64_t seed, uint64_t counter)
 {
     sut_draws draws;
     draws.state = seed + counter * UINT64_C(0xD1342543DE82EF95);
     return draws;
 }
 
-SUT_SMALL uint64_t sut_draw(sut_draws *draws)
+SUT_SOLVER uint64_t sut_draw(sut_draws *draws)
 {
     uint64_t z = draws->state += UINT64_C(0x9E3779B97F4A7C15);
     z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -27,7 +27,7 @@ SUT_SMALL uint64_t sut_draw(sut_draws *draws)
 }
 
 /* Integer in 0..bound-1, each equally likely; bound < 2^32. The 128-bit product draw * bound is built from halves. */
-SUT_SMALL uint64_t sut_draw_below(sut_draws *draws, uint64_t bound)
+SUT_SOLVER uint64_t sut_draw_below(sut_draws *draws, uint64_t bound)
 {
     const uint64_t reject = (0 - bound) % bound; /* (2^64 - bound) mod bound */
     for (;;) {
@@ -39,7 +39,7 @@ SUT_SMALL uint64_t sut_draw_below(sut_draws *draws, uint64_t bound)
 }
 
 /* 0..m-1 in random order (Fisher, Yates). */
-SUT_SMALL void sut_draw_order(sut_draws *draws, int m, int *order)
+SUT_SOLVER void sut_draw_order(sut_draws *draws, int m, int *order)
 {
     for (int i = 0; i < m; ++i)
         order[i] = i;

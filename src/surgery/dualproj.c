@@ -6,12 +6,12 @@
  */
 #include "surgery/dualproj.h"
 
-SUT_HOST_DEVICE bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge,
-                                                 double *w, double *work)
+SUT_PORTABLE bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge,
+                                              double *w, double *work)
 {
     const size_t m = (size_t)problem->m;
     const double *K = problem->K;
-    double b[SUT_MAX_LOSSES], lambda[SUT_MAX_LOSSES];
+    double b[SUT_ROOM], lambda[SUT_ROOM];
     double *A = work;
     for (size_t i = 0; i < m; ++i) {
         b[i] = ridge * v[i];
@@ -33,21 +33,21 @@ SUT_HOST_DEVICE bool sut_surgery_project_weights(const sut_surgery_problem *prob
     return true;
 }
 
-SUT_HOST_DEVICE bool sut_surgery_below_norm_eps(const sut_surgery_problem *problem)
+SUT_PORTABLE bool sut_surgery_below_norm_eps(const sut_surgery_problem *problem)
 {
     return ldexp(problem->trace, 2 * problem->exponent) < problem->config->norm_eps;
 }
 
-SUT_HOST_DEVICE bool sut_surgery_ridge_decides(const sut_surgery_problem *problem)
+SUT_PORTABLE bool sut_surgery_ridge_decides(const sut_surgery_problem *problem)
 {
     return problem->config->reg_eps > SUT_NOISE(problem->m);
 }
 
-SUT_HOST_DEVICE sut_status sut_surgery_dualproj(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_PORTABLE sut_status sut_surgery_dualproj(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;
-    double v[SUT_MAX_LOSSES];
+    double v[SUT_ROOM];
     for (int i = 0; i < m; ++i)
         out->weights[i] = v[i] = config->preference ? config->preference[i] : 1.0 / m;
     const bool mean = sut_surgery_below_norm_eps(problem);

@@ -8,9 +8,9 @@
 #include "surgery/surgery.h"
 
 /* tr K of the true rows is below norm_eps, where both methods are the plain preferred mean by definition. */
-SUT_HOST_DEVICE bool sut_surgery_below_norm_eps(const sut_surgery_problem *problem);
+SUT_PORTABLE bool sut_surgery_below_norm_eps(const sut_surgery_problem *problem);
 
 /* The ridge stands out from the rounding of K, so that the weights have digits whatever the condition of K. */
-SUT_HOST_DEVICE bool sut_surgery_ridge_decides(const sut_surgery_problem *problem);
+SUT_PORTABLE bool sut_surgery_ridge_decides(const sut_surgery_problem *problem);
 
 #endif /* SUT_SURGERY_DUALPROJ_H */

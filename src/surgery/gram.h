@@ -35,7 +35,7 @@ typedef struct sut_gram_search {
     int stage;
 } sut_gram_search;
 
-SUT_SMALL void sut_gram_begin(sut_gram_search *g, int m, int64_t n_elements, bool only_f64, bool strict)
+SUT_SOLVER void sut_gram_begin(sut_gram_search *g, int m, int64_t n_elements, bool only_f64, bool strict)
 {
     g->m = m;
     g->n_elements = n_elements;
@@ -47,9 +47,9 @@ SUT_SMALL void sut_gram_begin(sut_gram_search *g, int m, int64_t n_elements, boo
 }
 
 /* Smallest pivot of the Cholesky factorisation of the cosine matrix over live rows; 1 for m = 1. work: m*m. */
-SUT_SMALL double sut_gram_smallest_pivot(const double *K, int m, double *work)
+SUT_SOLVER double sut_gram_smallest_pivot(const double *K, int m, double *work)
 {
-    int live[SUT_MAX_LOSSES], n = 0;
+    int live[SUT_ROOM], n = 0;
     for (int i = 0; i < m; ++i)
         if (K[i * m + i] > 0)
             live[n++] = i;
@@ -77,7 +77,7 @@ SUT_SMALL double sut_gram_smallest_pivot(const double *K, int m, double *work)
     return smallest;
 }
 
-SUT_SMALL bool sut_gram_is_finite(const double *K, int m)
+SUT_SOLVER bool sut_gram_is_finite(const double *K, int m)
 {
     double bad = 0;
     for (int k = 0; k < m * m; ++k)
@@ -86,7 +86,7 @@ SUT_SMALL bool sut_gram_is_finite(const double *K, int m)
 }
 
 /* Squares of the longest row neither overflow nor vanish. */
-SUT_SMALL bool sut_gram_in_range(const double *K, int m)
+SUT_SOLVER bool sut_gram_in_range(const double *K, int m)
 {
     double largest = 0;
     for (int i = 0; i < m; ++i)
@@ -95,7 +95,7 @@ SUT_SMALL bool sut_gram_in_range(const double *K, int m)
 }
 
 /* f32 lanes were enough. */
-SUT_SMALL bool sut_gram_is_trusted(const sut_gram_search *g, const double *K, double *work)
+SUT_SOLVER bool sut_gram_is_trusted(const sut_gram_search *g, const double *K, double *work)
 {
     bool trusted = sut_gram_is_finite(K, g->m);
     for (int i = 0; i < g->m && trusted; ++i)
@@ -104,7 +104,7 @@ SUT_SMALL bool sut_gram_is_trusted(const sut_gram_search *g, const double *K, do
 }
 
 /* The power of two of rows whose largest entry is `top`. */
-SUT_SMALL void sut_gram_set_scale(sut_gram_search *g, double top)
+SUT_SOLVER void sut_gram_set_scale(sut_gram_search *g, double top)
 {
     (void)frexp(top, &g->exponent);
     g->scale = ldexp(1.0, -g->exponent);
@@ -119,7 +119,7 @@ SUT_SMALL void sut_gram_set_scale(sut_gram_search *g, double top)
  * What is needed next. K: m*m, both triangles, of the last SUT_GRAM_PRODUCTS; largest: m, of the last SUT_GRAM_LARGEST;
  * work: m*m doubles. Begins with products; after SUT_GRAM_READY it is not called again.
  */
-SUT_SMALL sut_gram_need sut_gram_next(sut_gram_search *g, const double *K, const double *largest, double *work)
+SUT_SOLVER sut_gram_need sut_gram_next(sut_gram_search *g, const double *K, const double *largest, double *work)
 {
     enum { BEGIN, FIRST, REPEATED, SEARCHED, MEASURED, SCALED };
     if (g->stage == BEGIN) {

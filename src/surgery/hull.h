@@ -20,10 +20,10 @@
  * w: out, m weights. A row with S_ii <= 0 is the point itself. Returns the rounds of the solver, or -1.
  * Rows are compared only with each other: any common scale, and lengths up to 1e150 apart.
  */
-SUT_SMALL int sut_hull(const double *S, int m, double *w, double *work)
+SUT_SOLVER int sut_hull(const double *S, int m, double *w, double *work)
 {
     const size_t n = (size_t)m;
-    int e[SUT_MAX_LOSSES], shortest = 0;
+    int e[SUT_ROOM], shortest = 0;
     for (int i = 0; i < m; ++i)
         w[i] = 0.0;
     for (int i = 0; i < m; ++i) {
@@ -47,7 +47,7 @@ SUT_SMALL int sut_hull(const double *S, int m, double *w, double *work)
         e[i] = k >= 0 ? k / 2 : -((1 - k) / 2);
         shortest = i == 0 || e[i] < shortest ? e[i] : shortest;
     }
-    double *B = work, c[SUT_MAX_LOSSES], b[SUT_MAX_LOSSES];
+    double *B = work, c[SUT_ROOM], b[SUT_ROOM];
     for (int i = 0; i < m; ++i) {
         c[i] = sut_exp2i(shortest - e[i] < -1022 ? -1022 : shortest - e[i]);
         b[i] = -c[i];
@@ -70,7 +70,7 @@ SUT_SMALL int sut_hull(const double *S, int m, double *w, double *work)
 }
 
 /* x^T S y. */
-SUT_SMALL double sut_form(const double *S, int m, const double *x, const double *y)
+SUT_SOLVER double sut_form(const double *S, int m, const double *x, const double *y)
 {
     double total = 0.0;
     for (int i = 0; i < m; ++i) {

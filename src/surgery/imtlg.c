@@ -23,7 +23,7 @@ SUT_HOST_DEVICE static void solve_pair(const sut_surgery_problem *problem, sut_s
 SUT_HOST_DEVICE static bool solve_full_rank(const sut_surgery_problem *problem, double *v, double *largest)
 {
     const int m = problem->m;
-    double *L = problem->work, r[SUT_MAX_LOSSES];
+    double *L = problem->work, r[SUT_ROOM];
     const double *C = problem->C;
     if (problem->n_live < m)
         return false;
@@ -46,7 +46,7 @@ SUT_HOST_DEVICE static bool solve_full_rank(const sut_surgery_problem *problem, 
     for (int i = 0; i < m; ++i)
         v[i] += r[i];
     for (int round = 0; round < 3 && trace > SUT_NEARLY_DEPENDENT; ++round) {
-        double ones[SUT_MAX_LOSSES];
+        double ones[SUT_ROOM];
         for (int i = 0; i < m; ++i)
             ones[i] = 1.0;
         sut_residual(C, m, ones, v, r);
@@ -66,7 +66,7 @@ SUT_HOST_DEVICE static void solve_by_eigenvalues(const sut_surgery_problem *prob
 {
     const int m = problem->m;
     const size_t size = (size_t)m * (size_t)m;
-    double *A = problem->work, *V = A + size, values[SUT_MAX_LOSSES], ones[SUT_MAX_LOSSES];
+    double *A = problem->work, *V = A + size, values[SUT_ROOM], ones[SUT_ROOM];
     *largest = problem->trace;
     if (problem->n_live == m) {
         memcpy(A, problem->C, size * sizeof *A);
@@ -88,10 +88,10 @@ SUT_HOST_DEVICE static void solve_by_eigenvalues(const sut_surgery_problem *prob
     *largest = threshold / (m * SUT_EPS);
 }
 
-SUT_HOST_DEVICE sut_status sut_surgery_imtlg(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_PORTABLE sut_status sut_surgery_imtlg(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
-    double v[SUT_MAX_LOSSES], largest;
+    double v[SUT_ROOM], largest;
     if (m == 2 && problem->n_live == 2 && 1.0 - fabs(problem->C[1]) > 4.0 * SUT_EPS) {
         solve_pair(problem, out);
         return SUT_OK;

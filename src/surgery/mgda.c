@@ -13,7 +13,7 @@
 SUT_HOST_DEVICE static bool frank_wolfe(const double *K, int m, double epsilon, int max_iterations, double *alpha,
                                         int *iterations_out)
 {
-    double Ka[SUT_MAX_LOSSES];
+    double Ka[SUT_ROOM];
     for (int i = 0; i < m; ++i)
         alpha[i] = 1.0 / m;
     for (int iteration = 0; iteration < max_iterations; ++iteration) {
@@ -51,7 +51,7 @@ SUT_HOST_DEVICE static double divisor(const sut_surgery_problem *problem, int i)
     return 1.0;
 }
 
-SUT_HOST_DEVICE sut_status sut_surgery_mgda(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_PORTABLE sut_status sut_surgery_mgda(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;

@@ -17,7 +17,7 @@ enum { MAX_ROUNDS = 500 };
  */
 SUT_HOST_DEVICE static int newton(const double *C, int m, double *y, double *H)
 {
-    double z[SUT_MAX_LOSSES], r[SUT_MAX_LOSSES], before = INFINITY;
+    double z[SUT_ROOM], r[SUT_ROOM], before = INFINITY;
     for (int i = 0; i < m; ++i) {
         double sum = 0.0;
         for (int j = 0; j < m; ++j)
@@ -27,7 +27,7 @@ SUT_HOST_DEVICE static int newton(const double *C, int m, double *y, double *H)
     for (int round = 0; round < MAX_ROUNDS; ++round) {
         double delta2 = 0.0;
         for (int i = 0; i < m; ++i) {
-            double column[SUT_MAX_LOSSES], t = 0.0;
+            double column[SUT_ROOM], t = 0.0;
             for (int j = 0; j < m; ++j) {
                 const double h = y[i] * C[(size_t)i * (size_t)m + (size_t)j] * y[j];
                 t += h;
@@ -50,11 +50,11 @@ SUT_HOST_DEVICE static int newton(const double *C, int m, double *y, double *H)
     return MAX_ROUNDS;
 }
 
-SUT_HOST_DEVICE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out)
+SUT_PORTABLE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
     const double max_norm = problem->config->nash_max_norm;
-    double y[SUT_MAX_LOSSES] = {0};
+    double y[SUT_ROOM] = {0};
     if (problem->n_live < m)
         return SUT_ERROR_UNDEFINED;
     /* Unit rows have 0 in their hull when the rows have. */

@@ -10,7 +10,7 @@ _Static_assert(2 * 2 + SUT_FACTOR_ROWS * 2 <= SUT_SURGERY_WORK(1) &&
                    65 * 65 + SUT_FACTOR_ROWS * 65 <= SUT_SURGERY_WORK(64),
                "workspace");
 
-SUT_HOST_DEVICE void sut_factor_add(double *R, int cols, double *block, int rows)
+SUT_PORTABLE void sut_factor_add(double *R, int cols, double *block, int rows)
 {
     for (int j = 0; j < cols; ++j) {
         /* A Householder reflection of (R_jj, column j of the block) onto the diagonal. */
@@ -42,11 +42,11 @@ SUT_HOST_DEVICE void sut_factor_add(double *R, int cols, double *block, int rows
 typedef struct nnls {
     const double *R;
     int m, np;
-    double scale[SUT_MAX_LOSSES]; /* 1 / |b_j|; 0 where the column vanishes */
-    double base[SUT_MAX_LOSSES];  /* multipliers, of unit columns, that y contains */
-    double delta[SUT_MAX_LOSSES]; /* what is added to them: -base outside P */
-    int P[SUT_MAX_LOSSES];
-    bool inside[SUT_MAX_LOSSES];
+    double scale[SUT_ROOM]; /* 1 / |b_j|; 0 where the column vanishes */
+    double base[SUT_ROOM];  /* multipliers, of unit columns, that y contains */
+    double delta[SUT_ROOM]; /* what is added to them: -base outside P */
+    int P[SUT_ROOM];
+    bool inside[SUT_ROOM];
     double *T, *block;
 } nnls;
 
@@ -90,7 +90,7 @@ SUT_HOST_DEVICE static void rest_of(const nnls *q, bool with_set, double *rest)
 SUT_HOST_DEVICE static void factor_set(nnls *q)
 {
     const int rows = q->m + 1, cols = q->np + 1;
-    double rest[SUT_MAX_LOSSES + 1];
+    double rest[SUT_ROOM + 1];
     rest_of(q, false, rest);
     memset(q->T, 0, (size_t)cols * (size_t)cols * sizeof *q->T);
     for (int first = 0; first < rows; first += SUT_FACTOR_ROWS) {
@@ -122,7 +122,7 @@ SUT_HOST_DEVICE static void solve_set(const nnls *q, double *z)
 SUT_HOST_DEVICE static void slacks(const nnls *q, double *s)
 {
     const int rows = q->m + 1;
-    double rest[SUT_MAX_LOSSES + 1];
+    double rest[SUT_ROOM + 1];
     rest_of(q, true, rest);
     for (int j = 0; j < q->m; ++j) {
         s[j] = 0.0;
@@ -145,7 +145,7 @@ SUT_HOST_DEVICE static void leave(nnls *q, int k)
 /* To the solution on P; multipliers that would become negative leave P on the way. */
 SUT_HOST_DEVICE static void walk(nnls *q)
 {
-    double z[SUT_MAX_LOSSES];
+    double z[SUT_ROOM];
     while (q->np > 0) {
         factor_set(q);
         solve_set(q, z);
@@ -178,7 +178,7 @@ SUT_HOST_DEVICE static void walk(nnls *q)
 /* A column joins P unless it depends on the others or would leave again at once. */
 SUT_HOST_DEVICE static bool join(nnls *q, int j)
 {
-    double z[SUT_MAX_LOSSES];
+    double z[SUT_ROOM];
     const int k = q->np++;
     q->P[k] = j;
     q->inside[j] = true;
@@ -195,12 +195,12 @@ SUT_HOST_DEVICE static bool join(nnls *q, int j)
     return false;
 }
 
-SUT_HOST_DEVICE bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
-                              sut_nnls_end *end)
+SUT_PORTABLE bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
+                           sut_nnls_end *end)
 {
     nnls q;
-    double s[SUT_MAX_LOSSES], y = 0.0;
-    bool passed_over[SUT_MAX_LOSSES] = {false};
+    double s[SUT_ROOM], y = 0.0;
+    bool passed_over[SUT_ROOM] = {false};
     nnls_init(&q, R, m, from, work);
     walk(&q);
     for (int r = 0; r <= m; ++r)

@@ -15,7 +15,7 @@
 
 /* Rotate `rows` <= SUT_FACTOR_ROWS more rows into R: cols x cols, row-major, upper triangle; zeros to begin with. `block`:
  * cols columns of SUT_FACTOR_ROWS entries each; destroyed. */
-SUT_HOST_DEVICE void sut_factor_add(double *R, int cols, double *block, int rows);
+SUT_PORTABLE void sut_factor_add(double *R, int cols, double *block, int rows);
 
 /* What was found: the length of what is left, below which length that is nothing but rounding, and how many rounds it took. */
 typedef struct sut_nnls_end {
@@ -31,7 +31,7 @@ typedef struct sut_nnls_end {
  * out, by how much they differ from `from`, with digits of its own. `work`: SUT_SURGERY_WORK(m). False: the solver reached
  * its limit of rounds.
  */
-SUT_HOST_DEVICE bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
-                              sut_nnls_end *end);
+SUT_PORTABLE bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
+                           sut_nnls_end *end);
 
 #endif /* SUT_SURGERY_NNLS_H */

@@ -9,12 +9,12 @@
 
 _Static_assert(SUT_NNQP_WORK(1) <= SUT_SURGERY_WORK(1) && SUT_NNQP_WORK(64) <= SUT_SURGERY_WORK(64), "workspace");
 
-SUT_HOST_DEVICE int sut_nnqp(const double *K, const double *b, int m, double *lambda, double *s, double *work)
+SUT_PORTABLE int sut_nnqp(const double *K, const double *b, int m, double *lambda, double *s, double *work)
 {
     return sut_nnqp_solve(K, b, NULL, m, lambda, s, work, true);
 }
 
-SUT_HOST_DEVICE int sut_nnqp_general(const double *K, const double *b, int m, double *lambda, double *s, double *work)
+SUT_PORTABLE int sut_nnqp_general(const double *K, const double *b, int m, double *lambda, double *s, double *work)
 {
     return sut_nnqp_solve(K, b, NULL, m, lambda, s, work, false);
 }
@@ -30,10 +30,10 @@ SUT_HOST_DEVICE static bool factor_active(sut_nnqp_state *q, const double *K, in
     return independent;
 }
 
-SUT_HOST_DEVICE double sut_nnqp_condition(const double *K, int m, const double *lambda, double *work)
+SUT_PORTABLE double sut_nnqp_condition(const double *K, int m, const double *lambda, double *work)
 {
     sut_nnqp_state q;
-    double column[SUT_MAX_LOSSES];
+    double column[SUT_ROOM];
     const bool independent = factor_active(&q, K, m, lambda, work);
     if (q.np == 0)
         return 1.0;
@@ -45,11 +45,11 @@ SUT_HOST_DEVICE double sut_nnqp_condition(const double *K, int m, const double *
     return trace * sut_cholesky_inverse_trace(q.L, q.n, q.np, column);
 }
 
-SUT_HOST_DEVICE bool sut_nnqp_correction(const double *K, const double *s, int m, const double *lambda, double *delta,
-                                         double *work)
+SUT_PORTABLE bool sut_nnqp_correction(const double *K, const double *s, int m, const double *lambda, double *delta,
+                                      double *work)
 {
     sut_nnqp_state q;
-    double c[SUT_MAX_LOSSES], z[SUT_MAX_LOSSES];
+    double c[SUT_ROOM], z[SUT_ROOM];
     (void)factor_active(&q, K, m, lambda, work);
     for (int i = 0; i < m; ++i)
         delta[i] = 0.0;
@@ -65,10 +65,10 @@ SUT_HOST_DEVICE bool sut_nnqp_correction(const double *K, const double *s, int m
     return positive;
 }
 
-SUT_HOST_DEVICE int sut_nnqp_resolve(const double *K, const double *s, int m, double *lambda, double *work)
+SUT_PORTABLE int sut_nnqp_resolve(const double *K, const double *s, int m, double *lambda, double *work)
 {
     /* b that belongs to the measured s: s - K lambda, in double-double, since the two nearly cancel. */
-    double b[SUT_MAX_LOSSES], b_lo[SUT_MAX_LOSSES];
+    double b[SUT_ROOM], b_lo[SUT_ROOM];
     for (int i = 0; i < m; ++i) {
         sut_dd t = {s[i], 0.0};
         for (int j = 0; j < m; ++j)

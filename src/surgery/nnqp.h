@@ -26,19 +26,19 @@
 
 /* K_PP in scaled rows, its factor, and what the loop below carries from round to round. */
 typedef struct sut_nnqp_state {
-    int n;                         /* rows that are not zero */
-    int row[SUT_MAX_LOSSES];       /* their places in K */
-    double scale[SUT_MAX_LOSSES];  /* power of two on each */
-    double length[SUT_MAX_LOSSES]; /* norm of each scaled row, in [1, 2) */
-    const double *A;               /* n x n scaled matrix */
-    double *L;                     /* factor of A_PP */
-    int P[SUT_MAX_LOSSES];         /* working set in the order of its factor */
+    int n;                   /* rows that are not zero */
+    int row[SUT_ROOM];       /* their places in K */
+    double scale[SUT_ROOM];  /* power of two on each */
+    double length[SUT_ROOM]; /* norm of each scaled row, in [1, 2) */
+    const double *A;         /* n x n scaled matrix */
+    double *L;               /* factor of A_PP */
+    int P[SUT_ROOM];         /* working set in the order of its factor */
     int np;
     uint64_t mask; /* the same as bits */
 } sut_nnqp_state;
 
 /* Drop zero rows, scale the others to a diagonal in [1, 4). `A` and `L` have room for m*m doubles each. */
-SUT_SMALL void sut_nnqp_scale(sut_nnqp_state *q, const double *K, int m, double *A, double *L)
+SUT_SOLVER void sut_nnqp_scale(sut_nnqp_state *q, const double *K, int m, double *A, double *L)
 {
     double largest = 0.0;
     for (int i = 0; i < m; ++i)
@@ -66,10 +66,10 @@ SUT_SMALL void sut_nnqp_scale(sut_nnqp_state *q, const double *K, int m, double 
 }
 
 /* Add row j to the working set; false when it depends on the rows in it. */
-SUT_SMALL bool sut_nnqp_append(sut_nnqp_state *q, int j)
+SUT_SOLVER bool sut_nnqp_append(sut_nnqp_state *q, int j)
 {
     const double *a = q->A + (size_t)j * (size_t)q->n;
-    double column[SUT_MAX_LOSSES];
+    double column[SUT_ROOM];
     for (int k = 0; k < q->np; ++k)
         column[k] = a[q->P[k]];
     if (!sut_cholesky_append(q->L, q->n, q->np, column, a[j], 16.0 * q->n * SUT_EPS * a[j]))
@@ -80,7 +80,7 @@ SUT_SMALL bool sut_nnqp_append(sut_nnqp_state *q, int j)
 }
 
 /* Take position r out of the working set. */
-SUT_SMALL void sut_nnqp_remove(sut_nnqp_state *q, int r)
+SUT_SOLVER void sut_nnqp_remove(sut_nnqp_state *q, int r)
 {
     sut_cholesky_remove(q->L, q->n, q->np, r);
     q->mask &= ~((uint64_t)1 << q->P[r]);
@@ -90,9 +90,9 @@ SUT_SMALL void sut_nnqp_remove(sut_nnqp_state *q, int r)
 }
 
 /* z = -A_PP^-1 b_P with one step of refinement. */
-SUT_SMALL void sut_nnqp_solve_set(const sut_nnqp_state *q, const double *b, double *z)
+SUT_SOLVER void sut_nnqp_solve_set(const sut_nnqp_state *q, const double *b, double *z)
 {
-    double r[SUT_MAX_LOSSES];
+    double r[SUT_ROOM];
     for (int k = 0; k < q->np; ++k)
         z[k] = -b[q->P[k]];
     sut_cholesky_solve(q->L, q->n, q->np, z);
@@ -112,9 +112,9 @@ SUT_SMALL void sut_nnqp_solve_set(const sut_nnqp_state *q, const double *b, doub
  * Refine z = -A_PP^-1 (b + b_lo)_P against the data as given, residuals in double-double. At most four steps; a step is taken
  * only while it is smaller than half the one before (otherwise the factor is too far off to help) and keeps z positive.
  */
-SUT_SMALL void sut_nnqp_polish(const sut_nnqp_state *q, const double *b, const double *b_lo, double *z)
+SUT_SOLVER void sut_nnqp_polish(const sut_nnqp_state *q, const double *b, const double *b_lo, double *z)
 {
-    double r[SUT_MAX_LOSSES], before = 0.0;
+    double r[SUT_ROOM], before = 0.0;
     for (int k = 0; k < q->np; ++k)
         before = sut_max2(before, fabs(z[k]));
     for (int step = 0; step < 4 && before > 0.0; ++step) {
@@ -144,7 +144,7 @@ SUT_SMALL void sut_nnqp_polish(const sut_nnqp_state *q, const double *b, const d
 }
 
 /* s = b + A lambda, and the size of the sum that it came from. */
-SUT_SMALL void sut_nnqp_slack(const sut_nnqp_state *q, const double *b, const double *lambda, double *s, double *size)
+SUT_SOLVER void sut_nnqp_slack(const sut_nnqp_state *q, const double *b, const double *lambda, double *s, double *size)
 {
     for (int i = 0; i < q->n; ++i) {
         const double *a = q->A + (size_t)i * (size_t)q->n;
@@ -163,9 +163,9 @@ SUT_SMALL void sut_nnqp_slack(const sut_nnqp_state *q, const double *b, const do
  * One outer round with candidate j: add it, walk until every multiplier of the working set is positive.
  * False when j turns out useless; the set is then whatever the walk left, and the caller restores it.
  */
-SUT_SMALL bool sut_nnqp_round(sut_nnqp_state *q, const double *b, double *lambda, int j)
+SUT_SOLVER bool sut_nnqp_round(sut_nnqp_state *q, const double *b, double *lambda, int j)
 {
-    double z[SUT_MAX_LOSSES] = {0};
+    double z[SUT_ROOM] = {0};
     if (!sut_nnqp_append(q, j))
         return false;
     sut_nnqp_solve_set(q, b, z);
@@ -206,9 +206,9 @@ SUT_SMALL bool sut_nnqp_round(sut_nnqp_state *q, const double *b, double *lambda
  * Start with every row that u violates, if that is a valid working set (independent, multipliers positive): the answer
  * for rows that all conflict, in one factorization instead of m rounds. Returns the rounds spent.
  */
-SUT_SMALL int sut_nnqp_guess(sut_nnqp_state *q, const double *b, double *lambda)
+SUT_SOLVER int sut_nnqp_guess(sut_nnqp_state *q, const double *b, double *lambda)
 {
-    double z[SUT_MAX_LOSSES];
+    double z[SUT_ROOM];
     bool valid = true;
     for (int i = 0; i < q->n && valid; ++i)
         if (b[i] < -1e-13 * q->length[i])
@@ -232,11 +232,11 @@ SUT_SMALL int sut_nnqp_guess(sut_nnqp_state *q, const double *b, double *lambda)
  * The active-set loop on scaled rows. b is of order 1; b_lo: its low parts, or NULL. lambda, s: n entries, out.
  * Returns the number of rounds, -1 when the limit is reached.
  */
-SUT_SMALL int sut_nnqp_loop(sut_nnqp_state *q, const double *b, const double *b_lo, double *lambda, double *s,
+SUT_SOLVER int sut_nnqp_loop(sut_nnqp_state *q, const double *b, const double *b_lo, double *lambda, double *s,
                             double *history)
 {
-    double size[SUT_MAX_LOSSES], kept[SUT_MAX_LOSSES];
-    int kept_P[SUT_MAX_LOSSES];
+    double size[SUT_ROOM], kept[SUT_ROOM];
+    int kept_P[SUT_ROOM];
     const int limit = SUT_NNQP_MAX_ROUNDS(q->n);
     int rounds, n_history = 0;
     uint64_t passed = 0; /* candidates that proved useless beside the present set */
@@ -279,7 +279,7 @@ SUT_SMALL int sut_nnqp_loop(sut_nnqp_state *q, const double *b, const double *b_
         }
     }
     if (q->np > 0) {
-        double z[SUT_MAX_LOSSES];
+        double z[SUT_ROOM];
         for (int k = 0; k < q->np; ++k)
             z[k] = lambda[q->P[k]];
         sut_nnqp_polish(q, b, b_lo, z);
@@ -294,7 +294,7 @@ SUT_SMALL int sut_nnqp_loop(sut_nnqp_state *q, const double *b, const double *b_
  * One and two rows in closed form (section 7.3). The signs that decide, and the determinant 1 - kappa^2 of the two-row
  * case, are taken in double-double. Returns rounds as the loop would count them.
  */
-SUT_SMALL int sut_nnqp_closed(const sut_nnqp_state *q, const double *b, const double *b_lo, double *lambda)
+SUT_SOLVER int sut_nnqp_closed(const sut_nnqp_state *q, const double *b, const double *b_lo, double *lambda)
 {
     const double *A = q->A;
     lambda[0] = sut_max2(0.0, -b[0] / A[0]);
@@ -336,12 +336,12 @@ SUT_SMALL int sut_nnqp_closed(const sut_nnqp_state *q, const double *b, const do
  * s = b. lambda: m, out; s: m, out, or NULL. work: SUT_NNQP_WORK(m). `closed`: use the closed forms for up to two rows.
  * Returns the number of rounds, or -1.
  */
-SUT_SMALL int sut_nnqp_solve(const double *K, const double *b, const double *b_lo, int m, double *lambda, double *s,
+SUT_SOLVER int sut_nnqp_solve(const double *K, const double *b, const double *b_lo, int m, double *lambda, double *s,
                              double *work, bool closed)
 {
     sut_nnqp_state q;
     double *history = work + 2 * (size_t)m * (size_t)m;
-    double c[SUT_MAX_LOSSES], c_lo[SUT_MAX_LOSSES], x[SUT_MAX_LOSSES], t[SUT_MAX_LOSSES];
+    double c[SUT_ROOM], c_lo[SUT_ROOM], x[SUT_ROOM], t[SUT_ROOM];
     for (int i = 0; i < m; ++i) {
         lambda[i] = 0.0;
         if (s)

@@ -16,6 +16,12 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Losses that the local arrays of these functions have room for. A GPU gives every thread of its processors a stack as deep as
+ * the deepest that one thread may need: for few losses there is a copy with short arrays. */
+#ifndef SUT_ROOM
+#define SUT_ROOM SUT_MAX_LOSSES
+#endif
+
 /* Distance from 1 to the next double: the 2^-52 of every tolerance. */
 #define SUT_EPS 0x1p-52
 

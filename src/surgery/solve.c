@@ -59,9 +59,9 @@ SUT_HOST_DEVICE static double product(const sut_surgery_problem *problem, int i,
  * numbers, m = 2..64, noise ended at 1e-7 of the bound and results began at 1e3 times it, except for pcgrad: its repeated
  * projections make every size down to 0.
  */
-SUT_HOST_DEVICE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w)
+SUT_PORTABLE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w)
 {
-    double part[SUT_MAX_LOSSES], square = 0.0;
+    double part[SUT_ROOM], square = 0.0;
     const double reach = parts(problem, w, part);
     for (int i = 0; i < problem->m && reach > 0.0; ++i)
         square += part[i] * product(problem, i, part);
@@ -74,7 +74,7 @@ SUT_HOST_DEVICE bool sut_surgery_vanishes(const sut_surgery_problem *problem, co
  */
 SUT_HOST_DEVICE static bool cancels(const sut_surgery_problem *problem, const double *w)
 {
-    double part[SUT_MAX_LOSSES];
+    double part[SUT_ROOM];
     const double reach = parts(problem, w, part);
     for (int i = 0; i < problem->m && reach > 0.0; ++i)
         if (fabs(product(problem, i, part)) > SUT_NOISE(problem->m) * reach)
@@ -86,7 +86,7 @@ SUT_HOST_DEVICE static bool cancels(const sut_surgery_problem *problem, const do
  * The rounding of w^T K w is of the order 2^-52 (sum w_i d_i)^2. The specification compares with max K_ii instead, which is
  * the same for rows of similar lengths but would call every hull with a row 1e7 times shorter than the longest stationary.
  */
-SUT_HOST_DEVICE bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2)
+SUT_PORTABLE bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2)
 {
     double reach = 0.0;
     for (int i = 0; i < m; ++i)
@@ -166,7 +166,7 @@ SUT_HOST_DEVICE static bool cancels_exactly(const double *K, int m, const double
 /* Whether no direction helps, for a method that answered zero without saying why. */
 SUT_HOST_DEVICE static bool is_stationary(const sut_surgery_problem *problem)
 {
-    double w[SUT_MAX_LOSSES] = {0};
+    double w[SUT_ROOM] = {0};
     return sut_hull(problem->K, problem->m, w, problem->work) >= 0 &&
            sut_surgery_hull_has_zero(problem->K, problem->m, w, sut_form(problem->K, problem->m, w, w));
 }
@@ -233,7 +233,7 @@ SUT_HOST_DEVICE static void solve_single(const sut_surgery_problem *problem, met
     out->rank = 1;
 }
 
-SUT_HOST_DEVICE sut_status sut_surgery_run(const sut_surgery_input *in, sut_surgery_output *out)
+SUT_PORTABLE sut_status sut_surgery_run(const sut_surgery_input *in, sut_surgery_output *out)
 {
     const method_traits traits = traits_of(in->config->method);
     const int m = in->m;

@@ -87,46 +87,46 @@ typedef struct sut_surgery_row {
 extern const sut_surgery_row sut_surgery_table[SUT_SURGERY_COUNT];
 
 /* The methods, one file each. */
-SUT_HOST_DEVICE sut_status sut_surgery_sum(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_mean(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_fixed(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_pcgrad(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_imtlg(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_upgrad(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_dualproj(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_mgda(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out);
-SUT_HOST_DEVICE sut_status sut_surgery_sdmgrad(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_sum(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_mean(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_fixed(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_pcgrad(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_imtlg(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_upgrad(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_dualproj(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_mgda(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_sdmgrad(const sut_surgery_problem *problem, sut_surgery_output *out);
 
 /*
  * v + lambda: the weights of the projection of G^T v on the cone, K + ridge I in place of K (section 3; 0: exact). An
  * exactly vanishing projection gives exact zeros. False: the solver reached its limit.
  */
-SUT_HOST_DEVICE bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge,
-                                                 double *w, double *work);
+SUT_PORTABLE bool sut_surgery_project_weights(const sut_surgery_problem *problem, const double *v, double ridge,
+                                              double *w, double *work);
 
 /* |sum w_i g_i|^2 is zero to the rounding of K: what is left of the sum is noise, if w comes from a solve with K. */
-SUT_HOST_DEVICE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w);
+SUT_PORTABLE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w);
 
 /* That share of (sum |w_i| d_i)^2 up to which |a|^2 is rounding; solve.c says why. */
 #define SUT_NOISE(m) (16.0 * (m)*SUT_EPS)
 
 /* ||g_w||^2 = w^T K w is zero to rounding, w >= 0: 0 lies in the hull of the rows. */
-SUT_HOST_DEVICE bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2);
+SUT_PORTABLE bool sut_surgery_hull_has_zero(const double *K, int m, const double *w, double norm2);
 
 /* Every option in its range for m losses, by name. `complete` must be a full struct (sut_read_struct was applied). */
 sut_status sut_surgery_validate(sut_context *ctx, const sut_surgery_config *complete, int m);
 
 /* Weights of config->method, common special cases (m = 1, all rows zero, scale_to_sum) included. */
-SUT_HOST_DEVICE sut_status sut_surgery_run(const sut_surgery_input *in, sut_surgery_output *out);
+SUT_PORTABLE sut_status sut_surgery_run(const sut_surgery_input *in, sut_surgery_output *out);
 
 /* The same, with the text of a failure in ctx; and that text alone: status is what sut_surgery_run() returned. */
 sut_status sut_surgery_solve(sut_context *ctx, const sut_surgery_input *in, sut_surgery_output *out);
 sut_status sut_surgery_explain(sut_context *ctx, const sut_surgery_config *config, int m, sut_status status,
-                               const sut_surgery_output *out);
+                               sut_surgery_failure failure, int row, double value);
 
 /*
  * Fill in norms, cosines and conflict figures of a report from K, exponent and weights. Everything but struct_size and
@@ -143,21 +143,21 @@ sut_status sut_surgery_parse_method(sut_context *ctx, const char *name, sut_surg
  * K: m*m, both triangles, positive semi-definite to rounding; rows with K_ii = 0 impose nothing. Any scale.
  * lambda: out, m. s: out, m, b + K lambda (NULL: not wanted). Returns the number of rounds, or -1 (internal error).
  */
-SUT_HOST_DEVICE int sut_nnqp(const double *K, const double *b, int m, double *lambda, double *s, double *work);
+SUT_PORTABLE int sut_nnqp(const double *K, const double *b, int m, double *lambda, double *s, double *work);
 /* The same without the closed forms for one and two rows: for tests. */
-SUT_HOST_DEVICE int sut_nnqp_general(const double *K, const double *b, int m, double *lambda, double *s, double *work);
+SUT_PORTABLE int sut_nnqp_general(const double *K, const double *b, int m, double *lambda, double *s, double *work);
 
 /* Upper bound on the condition of K_PP, P = { lambda > 0 }, rows at unit length; at most m times too large. */
-SUT_HOST_DEVICE double sut_nnqp_condition(const double *K, int m, const double *lambda, double *work);
+SUT_PORTABLE double sut_nnqp_condition(const double *K, int m, const double *lambda, double *work);
 
 /*
  * With s = G p measured, p formed from lambda: delta = -K_PP^-1 s_P, zero outside P. True when lambda + delta stays
  * positive on P (add it); false when the working set is wrong: call sut_nnqp_resolve.
  */
-SUT_HOST_DEVICE bool sut_nnqp_correction(const double *K, const double *s, int m, const double *lambda, double *delta,
-                                         double *work);
+SUT_PORTABLE bool sut_nnqp_correction(const double *K, const double *s, int m, const double *lambda, double *delta,
+                                      double *work);
 
 /* Solve again with the b that belongs to the measured s, b = s - K lambda. Returns rounds, or -1; lambda is replaced. */
-SUT_HOST_DEVICE int sut_nnqp_resolve(const double *K, const double *s, int m, double *lambda, double *work);
+SUT_PORTABLE int sut_nnqp_resolve(const double *K, const double *s, int m, double *lambda, double *work);
 
 #endif /* SUT_SURGERY_SURGERY_H */
