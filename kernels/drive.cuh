@@ -361,7 +361,7 @@ __device__ __forceinline__ void run_slice(sut_cuda_drive *d, const sut_cuda_args
     }
 }
 
-/* In double by a call: rare where the data are f32, and the registers of both are not added up. */
+/* In double by a call: one copy of it, and its registers are not added to those of the ordinary step. */
 __device__ __noinline__ void run_double_slice(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice,
                                               block_memory memory)
 {
@@ -490,8 +490,12 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS, 1) ready_kernel(const sut_cu
         head->action = d->ready == ACTION; /* a step that was refused has none */
     }
     __syncthreads();
-    if (head->action)
-        run_slice<Real>(const_cast<sut_cuda_drive *>(d), head->args, ACTION, (int)blockIdx.x, block);
+    if (!head->action)
+        return;
+    if (sizeof(Real) == sizeof(double))
+        run_double_slice(const_cast<sut_cuda_drive *>(d), head->args, ACTION, (int)blockIdx.x, block);
+    else
+        run_slice<float>(const_cast<sut_cuda_drive *>(d), head->args, ACTION, (int)blockIdx.x, block);
 }
 
 /* ---- launches ---- */
