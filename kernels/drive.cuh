@@ -19,6 +19,8 @@
 #pragma nv_diag_suppress 177
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wc++20-extensions"
 #define _Static_assert static_assert
 
 #include "optim/algebra.c"

@@ -9,7 +9,7 @@
 #define SUT_SMALL __host__ __device__ static inline
 /* Calls are cheap beside what these do; inlined into one another they would take nvcc minutes and threads deep stacks. */
 #define SUT_HOST_DEVICE __host__ __device__ __noinline__
-#define SUT_SOLVER SUT_HOST_DEVICE static
+#define SUT_SOLVER SUT_HOST_DEVICE static __attribute__((unused))
 #else
 #define SUT_SMALL static inline
 #define SUT_HOST_DEVICE

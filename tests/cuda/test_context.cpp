@@ -152,7 +152,8 @@ struct problem {
     sut_status step(sut_report *report = nullptr)
     {
         const void *const grads[2] = {g0.at, g1.at};
-        return sut_optimizer_step(opt, grads, nullptr, report);
+        const sut_status status = sut_optimizer_step(opt, grads, nullptr, report);
+        return status != SUT_OK || report ? status : sut_optimizer_synchronize(opt);
     }
 };
 
