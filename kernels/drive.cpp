@@ -5,36 +5,18 @@
 /* Up to here the whole step is one cooperative launch. */
 static const int64_t one_launch_elements = (int64_t)1 << 20;
 
-/* Steps whose inputs may be on their way to the device at once. */
-enum { SLOTS = 8 };
-
-struct slot {
-    char *memory; /* pinned: input, then settings */
-    cudaEvent_t read;
-    bool used;
-};
-
-/* Pinned copies of what captured steps read, for as long as their graphs may be launched. */
-struct snapshot {
-    snapshot *next;
-    void *memory;
-};
-
 struct host_drive {
     sut_cuda_plan *plan;
     char *device; /* the drive, then everything that its pointers lead to */
-    size_t gram_at, K_at, R_at, work_at, counts_at, group_at, input_at, settings_at, tensors_at, table_at, partial_at,
-        sums_at, ticket_at, size;
-    size_t input_size, settings_size;
-    slot slots[SLOTS];
-    int next_slot;
-    snapshot *snapshots;
-    char *input;  /* the host's: what the device was given last */
-    char *staged; /* the host's: what it is given now */
-    char *pulled; /* pinned: a state, the Gram matrix, sums, counts */
+    size_t gram_at, K_at, R_at, work_at, counts_at, group_at, told_at, tensors_at, table_at, partial_at, sums_at,
+        ticket_at, size;
+    size_t settings_size, told_size; /* told: the settings, then the input of a step */
+    char *told;                      /* the host's: what the device was told last */
+    char *telling;                   /* the host's: what it is told now */
+    char *pulled;                    /* pinned: a state, the Gram matrix, sums, counts */
     size_t pulled_gram_at, pulled_sums_at, pulled_counts_at, pulled_size;
     int slices[3], blocks;
-    bool fresh; /* nothing was given yet */
+    bool fresh; /* nothing was told yet */
 };
 
 static host_drive *drive_of(const sut_optimizer *opt)
@@ -65,9 +47,11 @@ static void divide(host_drive *h, const sut_optimizer *opt)
 {
     const size_t m = (size_t)opt->config.n_losses, n = (size_t)opt->n_tensors, triangle = (m + 1) * (m + 1);
     const size_t slices = (size_t)(h->slices[1] > 0 ? h->slices[1] : 1);
-    h->input_size = sizeof(sut_cuda_input) + m * n * sizeof(void *) + n * sizeof(int);
     h->settings_size = sizeof(sut_cuda_settings_head) + (size_t)opt->n_groups * sizeof(sut_hyper) +
                        (opt->config.surgery.order ? m * m * sizeof(int) : 0);
+    h->settings_size = (h->settings_size + 7) / 8 * 8;
+    h->told_size = h->settings_size + sizeof(sut_cuda_input) + m * n * sizeof(void *) + n * sizeof(int);
+    h->told_size = (h->told_size + 7) / 8 * 8;
     (void)place(&h->size, sizeof(sut_cuda_drive));
     h->gram_at = place(&h->size, m * m * sizeof(double));
     h->K_at = place(&h->size, m * m * sizeof(double));
@@ -75,8 +59,7 @@ static void divide(host_drive *h, const sut_optimizer *opt)
     h->work_at = place(&h->size, SUT_SURGERY_WORK(m) * sizeof(double));
     h->counts_at = place(&h->size, n * sizeof(sut_cuda_count));
     h->group_at = place(&h->size, n * sizeof(int));
-    h->input_at = place(&h->size, h->input_size);
-    h->settings_at = place(&h->size, h->settings_size);
+    h->told_at = place(&h->size, h->told_size);
     h->tensors_at = place(&h->size, n * sizeof(sut_cuda_tensor));
     h->table_at = place(&h->size, n * sizeof(sut_cuda_setting));
     h->partial_at = place(&h->size, n_sums_of((int)m) * slices * sizeof(double));
@@ -95,19 +78,13 @@ static sut_status take_memory(sut_context *ctx, sut_optimizer *opt, host_drive *
     SUT_TRY(sut_cuda_allocate(ctx, h->size, &memory));
     h->device = static_cast<char *>(memory);
     SUT_CUDA_TRY(ctx, cudaMemsetAsync(h->device, 0, h->size, cuda_of(ctx)->stream), "the memory of a step");
-    h->input = static_cast<char *>(host->alloc(ctx, 2, h->input_size));
-    if (!h->input)
+    h->told = static_cast<char *>(host->alloc(ctx, 2, h->told_size));
+    if (!h->told)
         SUT_CUDA_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for the table of %lld tensors",
                       (long long)opt->n_tensors);
-    h->staged = h->input + h->input_size;
+    h->telling = h->told + h->told_size;
     SUT_CUDA_TRY(ctx, cudaMallocHost(&memory, h->pulled_size), "the state of an optimizer in pinned memory");
     h->pulled = static_cast<char *>(memory);
-    for (slot &s : h->slots) {
-        SUT_CUDA_TRY(ctx, cudaMallocHost(&memory, h->input_size + h->settings_size),
-                     "the input of a step in pinned memory");
-        s.memory = static_cast<char *>(memory);
-        SUT_CUDA_TRY(ctx, cudaEventCreateWithFlags(&s.read, cudaEventDisableTiming), "an event");
-    }
     return SUT_OK;
 }
 
@@ -136,7 +113,7 @@ static sut_status start(sut_context *ctx, sut_optimizer *opt, host_drive *h)
             groups[k] = opt->tensor[k].group;
         }
         const sut_cuda_settings_head *const settings =
-            reinterpret_cast<const sut_cuda_settings_head *>(at + h->settings_at);
+            reinterpret_cast<const sut_cuda_settings_head *>(at + h->told_at);
         d->config = &settings->config;
         d->groups = reinterpret_cast<const sut_hyper *>(settings + 1);
         d->rule = opt->row->rule;
@@ -144,8 +121,8 @@ static sut_status start(sut_context *ctx, sut_optimizer *opt, host_drive *h)
         d->n_groups = opt->n_groups;
         d->group = reinterpret_cast<const int *>(at + h->group_at);
         d->counts = reinterpret_cast<sut_cuda_count *>(at + h->counts_at);
-        d->input = reinterpret_cast<const sut_cuda_input *>(at + h->input_at);
-        d->rows = reinterpret_cast<const void **>(at + h->input_at + sizeof(sut_cuda_input));
+        d->input = reinterpret_cast<const sut_cuda_input *>(at + h->told_at + h->settings_size);
+        d->rows = reinterpret_cast<const void **>(at + h->told_at + h->settings_size + sizeof(sut_cuda_input));
         d->present = reinterpret_cast<const int *>(d->rows + (size_t)m * n);
         d->tensors = reinterpret_cast<sut_cuda_tensor *>(at + h->tensors_at);
         d->settings = reinterpret_cast<sut_cuda_setting *>(at + h->table_at);
@@ -204,7 +181,7 @@ sut_status sut_cuda_drive_create(sut_context *ctx, sut_optimizer *opt)
     h->blocks = h->blocks < most ? h->blocks : most;
     divide(h, opt);
     SUT_TRY(take_memory(ctx, opt, h));
-    opt->workspace_bytes += h->size + 2 * h->input_size + h->pulled_size + SLOTS * (h->input_size + h->settings_size);
+    opt->workspace_bytes += h->size + 2 * h->told_size + h->pulled_size;
     return start(ctx, opt, h);
 }
 
@@ -215,20 +192,9 @@ void sut_cuda_drive_destroy(sut_context *ctx, sut_optimizer *opt)
         return;
     const sut_cuda_scope scope(ctx);
     (void)cudaStreamSynchronize(cuda_of(ctx)->stream);
-    for (slot &s : h->slots) {
-        (void)cudaFreeHost(s.memory);
-        if (s.read)
-            (void)cudaEventDestroy(s.read);
-    }
-    while (h->snapshots) {
-        snapshot *const first = h->snapshots;
-        h->snapshots = first->next;
-        (void)cudaFreeHost(first->memory);
-        cuda_of(ctx)->host->free(ctx, first);
-    }
     (void)cudaFreeHost(h->pulled);
     sut_cuda_release(ctx, h->device);
-    cuda_of(ctx)->host->free(ctx, h->input);
+    cuda_of(ctx)->host->free(ctx, h->told);
     cuda_of(ctx)->host->free(ctx, h);
     opt->drive = NULL;
 }
@@ -249,7 +215,7 @@ sut_status sut_cuda_drive_push(sut_context *ctx, sut_optimizer *opt)
     state->skipped = opt->skipped;
     sut_algebra *const a = &state->algebra;
     *a = opt->algebra;
-    a->config = &reinterpret_cast<const sut_cuda_settings_head *>(at + h->settings_at)->config;
+    a->config = &reinterpret_cast<const sut_cuda_settings_head *>(at + h->told_at)->config;
     a->gram = reinterpret_cast<double *>(at + h->gram_at);
     a->K = reinterpret_cast<double *>(at + h->K_at);
     a->R = reinterpret_cast<double *>(at + h->R_at);
@@ -274,7 +240,7 @@ static void write_settings(const sut_optimizer *opt, const host_drive *h, char *
 {
     sut_cuda_settings_head *const head = reinterpret_cast<sut_cuda_settings_head *>(to);
     const sut_cuda_settings_head *const device =
-        reinterpret_cast<const sut_cuda_settings_head *>(h->device + h->settings_at);
+        reinterpret_cast<const sut_cuda_settings_head *>(h->device + h->told_at);
     const size_t m = (size_t)opt->config.n_losses, groups = (size_t)opt->n_groups * sizeof(sut_hyper);
     memset(to, 0, h->settings_size);
     head->config = opt->config;
@@ -290,7 +256,7 @@ static void write_settings(const sut_optimizer *opt, const host_drive *h, char *
     memcpy(head + 1, opt->group, groups);
     if (opt->config.surgery.order) {
         memcpy(to + sizeof *head + groups, opt->config.surgery.order, m * m * sizeof(int));
-        head->config.surgery.order = reinterpret_cast<const int *>(h->device + h->settings_at + sizeof *head + groups);
+        head->config.surgery.order = reinterpret_cast<const int *>(h->device + h->told_at + sizeof *head + groups);
     }
 }
 
@@ -311,67 +277,48 @@ static void write_input(const sut_optimizer *opt, const void *const *grads, cons
         present[k] = opt->pass_tensor[k].present;
 }
 
-/* Pinned memory that the copy of a captured step reads whenever its graph is launched. */
-static sut_status take_snapshot(sut_context *ctx, host_drive *h, size_t size, char **out)
-{
-    snapshot *const s = static_cast<snapshot *>(cuda_of(ctx)->host->alloc(ctx, 1, sizeof *s));
-    if (!s)
-        SUT_CUDA_FAIL(ctx, SUT_ERROR_OUT_OF_MEMORY, "no memory for the input of a captured step");
-    s->next = h->snapshots;
-    h->snapshots = s;
-    SUT_CUDA_TRY(ctx, cudaMallocHost(&s->memory, size), "the input of a captured step in pinned memory");
-    *out = static_cast<char *>(s->memory);
-    return SUT_OK;
-}
-
-/* Rows, losses and settings, where they differ from what the device has. A graph that is launched brings its own. */
+/*
+ * Rows, losses and settings, where they differ from what the device has: all but the last parcel are sent, that one is left to
+ * the launch that begins the step (`last->size` 0: there is none). Parcels are arguments of kernels, so that a graph keeps its own
+ * copy; it sends all of them, since other steps may have told something else.
+ */
 static sut_status tell(sut_context *ctx, sut_optimizer *opt, const void *const *grads, const double *losses,
-                       bool report, bool capturing)
+                       bool report, bool capturing, sut_cuda_parcel *last)
 {
     host_drive *const h = drive_of(opt);
-    const cudaStream_t stream = cuda_of(ctx)->stream;
-    const bool settings = !opt->told_settings || capturing || h->snapshots;
-    write_input(opt, grads, losses, report, h->staged);
-    if (!settings && !h->fresh && !memcmp(h->staged, h->input, h->input_size))
+    const bool everything = h->fresh || !opt->told_settings || opt->captured;
+    last->size = 0;
+    if (everything)
+        write_settings(opt, h, h->telling);
+    write_input(opt, grads, losses, report, h->telling + h->settings_size);
+    if (!everything &&
+        !memcmp(h->telling + h->settings_size, h->told + h->settings_size, h->told_size - h->settings_size))
         return SUT_OK;
-    const size_t size = h->input_size + (settings ? h->settings_size : 0);
-    slot *const s = &h->slots[h->next_slot];
-    char *memory = s->memory;
-    if (capturing) {
-        SUT_TRY(take_snapshot(ctx, h, size, &memory));
-    } else {
-        h->next_slot = (h->next_slot + 1) % SLOTS;
-        if (s->used) /* SLOTS steps with new rows ago: has long been read, unless the host is far ahead */
-            SUT_CUDA_TRY(ctx, cudaEventSynchronize(s->read), "the input of a step");
-        s->used = true;
-    }
-    memcpy(memory, h->staged, h->input_size);
-    memcpy(h->input, h->staged, h->input_size);
+    size_t at = everything ? 0 : h->settings_size;
+    memcpy(h->told + at, h->telling + at, h->told_size - at);
     h->fresh = false;
-    SUT_CUDA_TRY(ctx, cudaMemcpyAsync(h->device + h->input_at, memory, h->input_size, cudaMemcpyHostToDevice, stream),
-                 "the input of a step");
-    if (settings) {
-        write_settings(opt, h, memory + h->input_size);
-        SUT_CUDA_TRY(ctx,
-                     cudaMemcpyAsync(h->device + h->settings_at, memory + h->input_size, h->settings_size,
-                                     cudaMemcpyHostToDevice, stream),
-                     "the settings of a step");
-        opt->told_settings = true;
+    opt->told_settings = !capturing;
+    for (;;) {
+        const size_t left = h->told_size - at, size = left < sizeof last->words ? left : sizeof last->words;
+        last->to = reinterpret_cast<unsigned long long *>(h->device + h->told_at + at);
+        last->size = (int)(size / 8);
+        memcpy(last->words, h->telling + at, size);
+        at += size;
+        if (at == h->told_size)
+            return SUT_OK;
+        SUT_CUDA_TRY(ctx, sut_cuda_launch_parcel(last, cuda_of(ctx)->stream), "the input of a step");
     }
-    if (!capturing)
-        SUT_CUDA_TRY(ctx, cudaEventRecord(s->read, stream), "the input of a step");
-    return SUT_OK;
 }
 
 /* ---- the step ---- */
 
-static sut_status run(sut_context *ctx, const sut_optimizer *opt, int flags)
+static sut_status run(sut_context *ctx, const sut_optimizer *opt, int flags, const sut_cuda_parcel *parcel)
 {
     host_drive *const h = drive_of(opt);
     const int m = opt->config.n_losses;
     sut_cuda_drive *const d = reinterpret_cast<sut_cuda_drive *>(h->device);
-    const int error = is_few(m) ? sut_cuda_launch_run_few(d, m, flags, h->blocks, cuda_of(ctx)->stream)
-                                : sut_cuda_launch_run_many(d, m, flags, h->blocks, cuda_of(ctx)->stream);
+    const int error = is_few(m) ? sut_cuda_launch_run_few(d, m, flags, h->blocks, parcel, cuda_of(ctx)->stream)
+                                : sut_cuda_launch_run_many(d, m, flags, h->blocks, parcel, cuda_of(ctx)->stream);
     return sut_cuda_report(ctx, error, "the algebra of a step");
 }
 
@@ -407,7 +354,8 @@ static sut_status launch_gram(sut_context *ctx, const sut_optimizer *opt)
             continue;
         sut_cuda_args args = sut_cuda_base_args(h->plan, &opt->layout, &rows, chunks, m * (m + 1) / 2);
         args.tensors = reinterpret_cast<const sut_cuda_tensor *>(h->device + h->tensors_at);
-        args.rows = reinterpret_cast<const void *const *>(h->device + h->input_at + sizeof(sut_cuda_input));
+        args.rows =
+            reinterpret_cast<const void *const *>(h->device + h->told_at + h->settings_size + sizeof(sut_cuda_input));
         args.strict = opt->config.strict || opt->algebra.only_f64;
         args.want_sums = 1;
         args.add = add;
@@ -435,21 +383,28 @@ sut_status sut_cuda_drive_step(sut_context *ctx, sut_optimizer *opt, const void 
     opt->captured = opt->captured || capturing;
     if (!opt->told_state)
         SUT_TRY(sut_cuda_drive_push(ctx, opt));
-    SUT_TRY(tell(ctx, opt, grads, losses, report, capturing));
+    sut_cuda_parcel parcel;
+    SUT_TRY(tell(ctx, opt, grads, losses, report, capturing, &parcel));
     if (opt->layout.n_elements <= one_launch_elements)
-        return run(ctx, opt, SUT_RUN_BEGIN);
+        return run(ctx, opt, SUT_RUN_BEGIN, &parcel);
 
     const int n_sums = (int)n_sums_of(m);
+    if (has_gram && parcel.size > 0) { /* the products need the rows */
+        SUT_CUDA_TRY(ctx, sut_cuda_launch_parcel(&parcel, cuda_of(ctx)->stream), "the input of a step");
+        parcel.size = 0;
+    }
     if (has_gram)
         SUT_TRY(launch_gram(ctx, opt));
-    SUT_TRY(
-        run(ctx, opt, SUT_RUN_BEGIN | SUT_RUN_TO_PROPOSE | SUT_RUN_TO_APPLY | (has_gram ? (int)SUT_RUN_HAS_GRAM : 0)));
+    SUT_TRY(run(ctx, opt,
+                SUT_RUN_BEGIN | SUT_RUN_TO_PROPOSE | SUT_RUN_TO_APPLY | (has_gram ? (int)SUT_RUN_HAS_GRAM : 0),
+                &parcel));
     SUT_TRY(launch_pass(ctx, opt, aligned || report ? SUT_ACTION_PROPOSE : SUT_ACTION_FUSED, n_sums));
+    parcel.size = 0;
     if (aligned) {
-        SUT_TRY(run(ctx, opt, SUT_RUN_TO_APPLY));
+        SUT_TRY(run(ctx, opt, SUT_RUN_TO_APPLY, &parcel));
         return launch_pass(ctx, opt, SUT_ACTION_APPLY, n_sums);
     }
-    return report ? run(ctx, opt, 0) : SUT_OK;
+    return report ? run(ctx, opt, 0, &parcel) : SUT_OK;
 }
 
 /* ---- what the host learns ---- */

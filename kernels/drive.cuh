@@ -439,13 +439,22 @@ SUT_GPU void lead(sut_cuda_drive *d, shared_head *head, int flags)
     }
 }
 
-__global__ void __launch_bounds__(SUT_CUDA_THREADS, 1) run_kernel(sut_cuda_drive *d, int flags)
+SUT_GPU void unpack(const sut_cuda_parcel &parcel)
+{
+    for (int k = (int)threadIdx.x; k < parcel.size; k += SUT_CUDA_THREADS)
+        parcel.to[k] = parcel.words[k];
+}
+
+__global__ void __launch_bounds__(SUT_CUDA_THREADS, 1)
+    run_kernel(sut_cuda_drive *d, int flags, const __grid_constant__ sut_cuda_parcel parcel)
 {
     SUT_DYNAMIC_SHARED(unsigned char, memory);
     shared_head *const head = reinterpret_cast<shared_head *>(memory);
     const block_memory block = divide_shared(memory);
     const cooperative_groups::grid_group grid = cooperative_groups::this_grid();
     if (blockIdx.x == 0) {
+        unpack(parcel);
+        __syncthreads();
         lead(d, head, flags);
         __threadfence();
     }
@@ -516,9 +525,13 @@ template <class... P> int allow_memory(void (*kernel)(P...), size_t size)
     return (int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)size);
 }
 
-int launch_run(sut_cuda_drive *drive, int m, int flags, int blocks, void *stream)
+int launch_run(sut_cuda_drive *drive, int m, int flags, int blocks, const sut_cuda_parcel *parcel, void *stream)
 {
-    void *arguments[] = {&drive, &flags};
+    sut_cuda_parcel copy;
+    copy.to = parcel->to;
+    copy.size = parcel->size;
+    memcpy(copy.words, parcel->words, (size_t)parcel->size * sizeof *parcel->words);
+    void *arguments[] = {&drive, &flags, &copy};
     const size_t size = run_memory(m);
     const int error = allow_memory(run_kernel, size);
     if (error)

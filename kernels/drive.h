@@ -44,6 +44,13 @@ typedef struct sut_cuda_input {
     int has_losses, something, report;
 } sut_cuda_input;
 
+/* Words on their way to the device, as an argument of a launch. */
+typedef struct sut_cuda_parcel {
+    unsigned long long *to;
+    int size; /* words */
+    unsigned long long words[440];
+} sut_cuda_parcel;
+
 /* What blocks are asked to do. */
 typedef enum sut_cuda_action {
     SUT_ACTION_NONE = 0, /* the step is over, or a launch of its own does the pass */
@@ -101,9 +108,13 @@ typedef struct sut_cuda_drive {
 
 extern "C" {
 /* For up to SUT_CUDA_FEW rows, and for more. Launchers return a cudaError_t as an int.
- * The algebra up to where `flags` say, on `blocks` blocks, at most as many as can be resident at once. */
-int sut_cuda_launch_run_few(sut_cuda_drive *drive, int m, int flags, int blocks, void *stream);
-int sut_cuda_launch_run_many(sut_cuda_drive *drive, int m, int flags, int blocks, void *stream);
+ * The algebra up to where `flags` say, on `blocks` blocks, at most as many as can be resident at once; the parcel is put in
+ * its place before. */
+int sut_cuda_launch_run_few(sut_cuda_drive *drive, int m, int flags, int blocks, const sut_cuda_parcel *parcel,
+                            void *stream);
+int sut_cuda_launch_run_many(sut_cuda_drive *drive, int m, int flags, int blocks, const sut_cuda_parcel *parcel,
+                             void *stream);
+int sut_cuda_launch_parcel(const sut_cuda_parcel *parcel, void *stream);
 int sut_cuda_run_blocks_few(int m, int *error);
 int sut_cuda_run_blocks_many(int m, int *error);
 /* The pass that is ready, if it is `action`, over one set of chunks. add: to the sums of the first set. */

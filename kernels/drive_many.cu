@@ -5,9 +5,10 @@
 #define SUT_PORTABLE_STATIC
 #include "kernels/drive.cuh"
 
-extern "C" int sut_cuda_launch_run_many(sut_cuda_drive *drive, int m, int flags, int blocks, void *stream)
+extern "C" int sut_cuda_launch_run_many(sut_cuda_drive *drive, int m, int flags, int blocks,
+                                        const sut_cuda_parcel *parcel, void *stream)
 {
-    return launch_run(drive, m, flags, blocks, stream);
+    return launch_run(drive, m, flags, blocks, parcel, stream);
 }
 
 extern "C" int sut_cuda_run_blocks_many(int m, int *error)
