@@ -87,6 +87,7 @@ suture_cuda_test(passes test_passes.cpp twin.cpp)
 suture_cuda_test(context test_context.cpp)
 suture_cuda_test(solvers test_solvers.cu)
 suture_cuda_test(drive test_drive.cpp)
+suture_cuda_test(traffic test_traffic.cpp)
 
 # suture_mirrored_test(NAME SOURCE ARGUMENTS...): a test that knows nothing of devices, on a CUDA context; tests/cuda/mirror.cpp
 # copies its arrays.

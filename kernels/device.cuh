@@ -25,6 +25,11 @@
     type *const name = reinterpret_cast<type *>(sut_dynamic)
 #endif
 
+/* The execution layer counts the elements that are read and written; a device has better things to do. */
+#ifndef SUT_TRAFFIC
+#define SUT_TRAFFIC(counter, elements, size) ((void)0)
+#endif
+
 #define SUT_GPU static __device__ __forceinline__
 #define SUT_MEMBER __device__ __forceinline__
 #define SUT_GPU_SPECIAL __device__ __forceinline__ /* specialisations take their linkage from the template */
@@ -64,6 +69,7 @@ SUT_GPU bool is_aligned(const void *p, unsigned bytes)
 /* Elements at..at+3 of an array: f32, f64, and either of the halves. */
 template <class Real> SUT_GPU four<Real> load_f32(const void *base, int64_t at, int left)
 {
+    SUT_TRAFFIC(read, left < SUT_CUDA_EACH ? left : SUT_CUDA_EACH, 4);
     const float *const from = static_cast<const float *>(base) + at;
     four<Real> r;
     if (left >= SUT_CUDA_EACH && is_aligned(from, 16)) {
@@ -79,6 +85,7 @@ template <class Real> SUT_GPU four<Real> load_f32(const void *base, int64_t at, 
 
 SUT_GPU four<double> load_f64(const void *base, int64_t at, int left)
 {
+    SUT_TRAFFIC(read, left < SUT_CUDA_EACH ? left : SUT_CUDA_EACH, 8);
     const double *const from = static_cast<const double *>(base) + at;
     four<double> r;
     if (left >= SUT_CUDA_EACH && is_aligned(from, 16)) {
@@ -94,6 +101,7 @@ SUT_GPU four<double> load_f64(const void *base, int64_t at, int left)
 
 template <class Real> SUT_GPU four<Real> load_half(const void *base, bool bf16, int64_t at, int left)
 {
+    SUT_TRAFFIC(read, left < SUT_CUDA_EACH ? left : SUT_CUDA_EACH, 2);
     const uint16_t *const from = static_cast<const uint16_t *>(base) + at;
     uint16_t bits[SUT_CUDA_EACH];
     if (left >= SUT_CUDA_EACH && is_aligned(from, 8)) {
@@ -114,6 +122,7 @@ template <class Real> SUT_GPU four<Real> load_half(const void *base, bool bf16, 
 
 template <class Real> SUT_GPU void store_f32(void *base, int64_t at, int left, const four<Real> &r)
 {
+    SUT_TRAFFIC(written, left < SUT_CUDA_EACH ? left : SUT_CUDA_EACH, 4);
     float *const to = static_cast<float *>(base) + at;
     if (left >= SUT_CUDA_EACH && is_aligned(to, 16)) {
         const float4 v = {(float)r.x[0], (float)r.x[1], (float)r.x[2], (float)r.x[3]};
@@ -128,6 +137,7 @@ template <class Real> SUT_GPU void store_f32(void *base, int64_t at, int left, c
 
 SUT_GPU void store_f64(void *base, int64_t at, int left, const four<double> &r)
 {
+    SUT_TRAFFIC(written, left < SUT_CUDA_EACH ? left : SUT_CUDA_EACH, 8);
     double *const to = static_cast<double *>(base) + at;
     if (left >= SUT_CUDA_EACH && is_aligned(to, 16)) {
         const double2 v = {r.x[0], r.x[1]}, w = {r.x[2], r.x[3]};
@@ -143,6 +153,7 @@ SUT_GPU void store_f64(void *base, int64_t at, int left, const four<double> &r)
 
 template <class Real> SUT_GPU void store_half(void *base, bool bf16, int64_t at, int left, const four<Real> &r)
 {
+    SUT_TRAFFIC(written, left < SUT_CUDA_EACH ? left : SUT_CUDA_EACH, 2);
     uint16_t *const to = static_cast<uint16_t *>(base) + at;
     uint16_t bits[SUT_CUDA_EACH];
 #pragma unroll

@@ -36,6 +36,9 @@
     type(&name)[count] = *static_cast<type(*)[count]>(exec::shared(&name##_key, sizeof(type) * (count), alignof(type)))
 #define SUT_DYNAMIC_SHARED(type, name) type *const name = static_cast<type *>(exec::dynamic_shared())
 
+#define SUT_TRAFFIC(counter, elements, size) \
+    ((elements) > 0 ? (void)(exec::traffic.counter += (elements) * (size)) : (void)0)
+
 #define threadIdx (exec::here->thread)
 #define blockIdx (exec::here->block)
 #define blockDim (exec::here->block_size)

@@ -20,6 +20,8 @@
 #ifndef SUT_EXEC_H
 #define SUT_EXEC_H
 
+#include "grid.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -29,6 +29,12 @@ struct place {
 };
 extern const place *here;
 
+/* Bytes of parameters, state and gradients that kernels have read and written, each time they did. */
+struct bytes {
+    long read, written;
+};
+extern bytes traffic;
+
 enum class warp_op { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballot, any, all };
 
 void barrier(const char *site);

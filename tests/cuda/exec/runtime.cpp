@@ -51,6 +51,7 @@ namespace exec
 void clear_fault(); /* grid.cpp */
 
 counters count;
+bytes traffic;
 device machine;
 int watch_every = 1;
 
