@@ -3,7 +3,7 @@
  * State files. Format: safetensors (8-byte header length, JSON header, data), with a format number, the method, every
  * setting, the step counts and a checksum over the whole file in `__metadata__`.
  *
- * Resuming gives the same bits as never having stopped. Files are written to a temporary name beside the target, flushed
+ * Files go from one back end to the other. Resuming gives the same bits as never having stopped. Files are written to a temporary name beside the target, flushed
  * to the disk and renamed: a crash at any moment leaves the old file or the new one, complete.
  */
 #ifndef SUTURE_CHECKPOINT_H
@@ -24,7 +24,7 @@ typedef struct sut_extra_tensor {
     sut_dtype dtype;
     int n_dims;
     int64_t shape[SUT_MAX_DIMS];
-    void *data; /**< save: read. load: filled in. */
+    void *data; /**< save: read. load: filled in. Host memory. */
 } sut_extra_tensor;
 
 /** ... or a short text (a configuration, a generator's state). */

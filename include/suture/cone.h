@@ -72,6 +72,8 @@ static inline void sut_cone_config_init(sut_cone_config *config)
 /**
  * Project u onto the cone of m gradients.
  *
+ * Elements are in the memory of the back end of `ctx` (CUDA: of its device, or managed), everything else is host memory.
+ *
  * @param ctx     Borrowed.
  * @param config  Borrowed. NULL: defaults.
  * @param grads   m pointers, each to n elements of `dtype`. Read only.
@@ -85,6 +87,8 @@ static inline void sut_cone_config_init(sut_cone_config *config)
  * @return SUT_OK, or an error with nothing written: SUT_ERROR_NOT_FINITE (names the loss or argument, and the index),
  *         SUT_ERROR_INVALID_ARGUMENT, SUT_ERROR_UNSUPPORTED (dtype), SUT_ERROR_OUT_OF_MEMORY; SUT_ERROR_OUT_OF_RANGE (m, an
  *         option or an entry of the metric; a metric that spans too many orders of magnitude; a p too long for `dtype`).
+ *
+ * CUDA: queued on the context's stream; the report is complete on return, p when the stream is.
  */
 SUT_API sut_status sut_cone_project(sut_context *ctx, const sut_cone_config *config, const void *const *grads, int m,
                                     int64_t n, sut_dtype dtype, const void *u, const void *metric, void *p,

@@ -61,7 +61,7 @@ typedef void (*sut_log_function)(void *user, sut_log_level level, const char *me
 typedef struct sut_context_config {
     size_t struct_size;
     sut_backend backend; /**< default SUT_BACKEND_AUTO */
-    int n_threads;       /**< 1..1024, or SUT_THREADS_AUTO (default). Never changes a bit of a result. */
+    int n_threads;       /**< 1..1024, or SUT_THREADS_AUTO (default). Never changes a bit of a result. CUDA: ignored */
     sut_isa isa;         /**< default SUT_ISA_AUTO */
     uint64_t
         seed; /**< default 0; for methods that draw (PCGrad's order). An optimizer keeps the one of its creation. */
@@ -87,6 +87,15 @@ static inline void sut_context_config_init(sut_context_config *config)
 /**
  * Create a context.
  *
+ * With SUT_BACKEND_CUDA the library libsuture_cuda is opened: the file that the environment variable SUTURE_CUDA_LIBRARY names;
+ * without it libsuture_cuda.so.0 beside libsuture, then where the system's loader looks. The context lives on the CUDA device
+ * that is current for this thread now, to which `stream` must belong, and makes it current where it needs to. Everything it
+ * does is queued on that stream. Arrays of elements that are given to it (parameters, gradients, outputs of the staged calls,
+ * u, p, the metric) are memory of that device or managed memory: a pointer to anything else is refused by name. Everything
+ * else (losses, weights, reports, pointers to pointers, state files and their extras) is host memory, as always. After an error
+ * of the device that CUDA does not recover from (a kernel that failed) every call says that the context cannot be used any
+ * more; it can still be destroyed.
+ *
  * @param ctx_out  Out. Set to NULL on failure. Freed with sut_context_destroy().
  * @param config   Borrowed for the call; the allocator's and log's `user` must outlive the context. NULL: all defaults.
  * @return SUT_OK; SUT_ERROR_INVALID_ARGUMENT, SUT_ERROR_OUT_OF_RANGE, SUT_ERROR_OUT_OF_MEMORY; SUT_ERROR_BACKEND when the
@@ -110,7 +119,7 @@ SUT_API sut_backend sut_context_backend(const sut_context *ctx);
 /** The instruction set in use, never SUT_ISA_AUTO (which is returned for NULL). */
 SUT_API sut_isa sut_context_isa(const sut_context *ctx);
 
-/** Number of threads in use, the caller's included; 0 for NULL. */
+/** Number of threads in use, the caller's included (CUDA: 1); 0 for NULL. */
 SUT_API int sut_context_threads(const sut_context *ctx);
 
 /**
@@ -134,7 +143,7 @@ typedef struct sut_capability_report {
     int max_losses;        /**< SUT_MAX_LOSSES of the library that runs */
 } sut_capability_report;
 
-/** Fill in the report; needs no context. `struct_size` must be set (or use sut_capabilities_init()). */
+/** Fill in the report; needs no context. Looks for libsuture_cuda and a GPU as sut_context_create() does. `struct_size` must be set (or use sut_capabilities_init()). */
 SUT_API sut_status sut_capabilities(sut_capability_report *report);
 static inline void sut_capabilities_init(sut_capability_report *report)
 {

@@ -65,7 +65,7 @@ typedef struct sut_hyper {
 /** Longest name of a tensor or a loss, in bytes, without the final 0. */
 #define SUT_MAX_NAME 1000
 
-/** A parameter tensor, contiguous, in the memory of the back end. */
+/** A parameter tensor, contiguous, in the memory of the back end (CUDA: of its device, or managed). */
 typedef struct sut_tensor {
     void *data; /**< borrowed until the optimizer is destroyed; updated in place. NULL only for an empty tensor. */
     sut_dtype dtype;
@@ -200,17 +200,22 @@ SUT_API void sut_optimizer_destroy(sut_optimizer *opt);
 /**
  * One step.
  *
- * @param grads   n_losses * n_tensors pointers; grads[i * n_tensors + k] is the gradient of loss i in tensor k, of the
- *                tensor's shape and dtype. Read only. NULL: absent. A tensor absent from every loss is not touched:
- *                no decay, no momentum, its own step count stands still. Absent from some losses only: as zero there.
- * @param losses  n_losses finite values, or NULL when no method needs them.
- * @param report  Out, initialised by sut_report_init(). NULL: not wanted.
+ * @param grads   n_losses * n_tensors pointers (host memory); grads[i * n_tensors + k] is the gradient of loss i in tensor k,
+ *                of the tensor's shape and dtype, in the memory of the back end. Read only. NULL: absent. A tensor absent
+ *                from every loss is not touched: no decay, no momentum, its own step count stands still. Absent from some
+ *                losses only: as zero there.
+ * @param losses  n_losses finite values (host memory), or NULL when no method needs them.
+ * @param report  Out (host memory), initialised by sut_report_init(). NULL: not wanted.
  *
  * @return SUT_OK, or an error with parameters, state and step count exactly as before: SUT_ERROR_NOT_FINITE (names loss,
  *         tensor and index), SUT_ERROR_OUT_OF_RANGE (aligned, and a gradient's norm is outside 1e-150 .. 1e150),
  *         SUT_ERROR_INVALID_ARGUMENT (a gradient overlaps a parameter, ...), SUT_ERROR_UNDEFINED, SUT_ERROR_SEQUENCE (a proposal waits for sut_optimizer_apply()).
  *
  * Allocates nothing. With every gradient absent the call succeeds, counts as a step, and moves nothing.
+ *
+ * CUDA: queued on the context's stream; gradients stay as they are until the step is through there. With a report the call
+ * waits for the step. Without one it does not, and may be captured in a CUDA graph: what can only be seen in the gradients
+ * (NaN) is then told by sut_optimizer_synchronize(), or by the next step with a report.
  */
 SUT_API sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, const double *losses,
                                       sut_report *report);
@@ -227,11 +232,11 @@ SUT_API sut_status sut_optimizer_synchronize(sut_optimizer *opt);
  * apply. The same gradients must be given to each. propose + apply gives the same bits as sut_optimizer_step().
  * Between propose and apply every other call that would change the optimizer is refused with SUT_ERROR_SEQUENCE.
  *
- * Outputs named `..._out` are n_tensors pointers to memory of the tensor's size in the compute type (f64 for f64
- * tensors, f32 for all others); NULL entries, or NULL altogether, are not wanted. They may not overlap gradients or
- * parameters. Tensors that are absent get zeros.
+ * Outputs named `..._out` are n_tensors pointers to memory of the back end, of the tensor's size in the compute type (f64 for
+ * f64 tensors, f32 for all others); NULL entries, or NULL altogether, are not wanted. They may not overlap gradients or
+ * parameters. Tensors that are absent get zeros. CUDA: they are ready when the stream is.
  */
-/** Weights of the surgery (m doubles) and the direction a. Nothing is changed; draws are those of the coming step. */
+/** Weights of the surgery (m doubles, host memory) and the direction a. Nothing is changed; draws are those of the coming step. */
 SUT_API sut_status sut_optimizer_direction(sut_optimizer *opt, const void *const *grads, const double *losses,
                                            double *weights_out, void *const *a_out);
 /** state <- rule(state, a); the proposal u and, if wanted, 1/M per element. The step count advances. */
@@ -242,8 +247,9 @@ SUT_API sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *
                                          sut_report *report);
 /**
  * theta <- theta - lr p, and the realignment of the state.
- * @param p  NULL: the library's own projection. Else n_tensors pointers (compute type): this p is applied instead, and the
- *           state is realigned towards it with (rho_m, rho_v) when align is SUT_ALIGN_GUA. NULL entries stand for p = u.
+ * @param p  NULL: the library's own projection. Else n_tensors pointers (compute type, memory of the back end): this p is
+ *           applied instead, and the state is realigned towards it with (rho_m, rho_v) when align is SUT_ALIGN_GUA. NULL
+ *           entries stand for p = u.
  */
 SUT_API sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, const void *const *p,
                                        sut_report *report);
@@ -287,6 +293,7 @@ SUT_API sut_status sut_optimizer_parameters_changed(sut_optimizer *opt);
 /**
  * Look at state: slot "m", "v", "vmax", "b", "ga", "master" of one tensor.
  * @param data_out   Lent; valid as long as the optimizer. f64 for f64 tensors, else f32. Writing to it is allowed between steps.
+ *                   In the memory of the back end; nadam's product of momenta, "mu_prod", is one double in host memory.
  * @param count_out  Number of elements.
  * @return SUT_ERROR_INVALID_ARGUMENT when the method has no such slot; the text lists those it has.
  */

@@ -164,6 +164,9 @@ static inline void sut_surgery_report_init(sut_surgery_report *report)
  *         SUT_ERROR_OUT_OF_RANGE (m or an option, by name; losses that are not positive where a normalisation divides by them;
  *         entries of `out` could overflow `dtype`; a weight would leave the range of doubles, as nash's, about 1/|g_i|, do
  *         for gradients shorter than 1e-308), SUT_ERROR_UNSUPPORTED (dtype), SUT_ERROR_OUT_OF_MEMORY.
+ *
+ * CUDA: gradients and `out` are memory of the context's device, or managed; losses and report are host memory. Queued on the
+ * context's stream; the report is complete on return, `out` when the stream is.
  */
 SUT_API sut_status sut_surgery_direction(sut_context *ctx, const sut_surgery_config *config, const void *const *grads,
                                          int m, int64_t n, sut_dtype dtype, const double *losses, uint64_t counter,
@@ -172,7 +175,7 @@ SUT_API sut_status sut_surgery_direction(sut_context *ctx, const sut_surgery_con
 /**
  * The weights alone, from a Gram matrix that the caller formed.
  *
- * @param gram    m*m doubles, row by row, symmetric to rounding (the lower triangle is read), non-negative diagonal.
+ * @param gram    m*m doubles in host memory, row by row, symmetric to rounding (the lower triangle is read), non-negative diagonal.
  * @param report  Out; norms and cosines are those of the Gram matrix.
  * Other arguments and errors as in sut_surgery_direction().
  */
