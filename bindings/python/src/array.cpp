@@ -68,13 +68,29 @@ bool refuse_dims(int n_dims)
 
 /* ---- opening ---- */
 
-/* numpy.ndarray; other types may export their buffers by Python code. */
+/* numpy.ndarray (other types may export their buffers by Python code), and what makes one; set once, by register_numpy(). */
 static PyTypeObject *ndarray_type = nullptr;
+static PyObject *empty = nullptr;
 
-void register_numpy(nb::object ndarray)
+void register_numpy(nb::object numpy)
 {
-    if (!ndarray_type)
-        ndarray_type = reinterpret_cast<PyTypeObject *>(ndarray.release().ptr());
+    if (ndarray_type)
+        return;
+    ndarray_type = reinterpret_cast<PyTypeObject *>(nb::object(numpy.attr("ndarray")).release().ptr());
+    empty = nb::object(numpy.attr("empty")).release().ptr();
+}
+
+bool is_plain_ndarray(PyObject *object)
+{
+    return Py_TYPE(object) == ndarray_type;
+}
+
+nb::object new_ndarray(const View &like)
+{
+    nb::object shape = nb::steal(PyTuple_New(like.n_dims));
+    for (int k = 0; k < like.n_dims; k++)
+        PyTuple_SetItem(shape.ptr(), k, PyLong_FromLongLong(like.shape[k]));
+    return nb::handle(empty)(shape, dtype_text(like.dtype));
 }
 
 bool View::open_buffer(PyObject *array, bool write)

@@ -111,8 +111,22 @@ struct View {
     bool held = false;
 };
 
-/* Tell the module what numpy.ndarray is. Called from Python. */
-void register_numpy(nb::object ndarray);
+/* Tell the module what NumPy is. Called from Python, with the module. */
+void register_numpy(nb::object numpy);
+/* Exactly an ndarray. */
+bool is_plain_ndarray(PyObject *object);
+/* A new one of a view's shape and type, row by row, not filled. */
+nb::object new_ndarray(const View &like);
+
+/* Lists and tuples, and their entries, borrowed. */
+inline bool is_sequence(PyObject *object)
+{
+    return PyList_Check(object) || PyTuple_Check(object);
+}
+inline PyObject *item(PyObject *sequence, Py_ssize_t k)
+{
+    return PyList_Check(sequence) ? PyList_GetItem(sequence, k) : PyTuple_GetItem(sequence, k);
+}
 
 /*
  * Whether a call over this many elements in all keeps the interpreter lock. Up to some ten microseconds of work the lock is

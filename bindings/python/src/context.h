@@ -55,13 +55,17 @@ class Context
 };
 
 /* threads: 0 for one per processor. */
-inline ContextSettings context_settings(nanobind::handle threads, nanobind::handle seed, nanobind::handle isa)
+inline ContextSettings context_settings(nanobind::handle threads, nanobind::handle seed = nanobind::handle(),
+                                        nanobind::handle isa = nanobind::handle())
 {
     ContextSettings s;
     s.threads = (int)integer("threads", threads, 0, 1024);
     if (s.threads == 0)
         s.threads = SUT_THREADS_AUTO;
-    s.seed = counter("seed", seed);
+    if (seed.is_valid())
+        s.seed = counter("seed", seed);
+    if (!isa.is_valid())
+        return s;
     const std::string name = text("isa", isa);
     for (int k = SUT_ISA_AUTO; k <= SUT_ISA_AVX512; k++)
         if (name == sut_isa_name((sut_isa)k)) {

@@ -15,6 +15,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <cstring>
 #include <mutex>
 
 namespace suture_python
@@ -38,18 +39,10 @@ class Optimizer
         }
         sut_optimizer_config_init(&config, method);
         sut_surgery_config_init(&config.surgery, surgery_method(surgery));
-        nb::dict left = copy_of(options);
-        read_surgery(left, m, &config.surgery, &arrays);
-        read_optimizer(left, &config);
-        nb::module_ own = nb::module_::import_("suture._suture");
-        nb::list known = nb::list(nb::object(own.attr("surgery_options")));
-        known.extend(nb::list(nb::object(own.attr("optimizer_options"))));
-        nb::dict table = nb::cast<nb::dict>(own.attr("optimizer_methods"));
-        nb::dict own_parameters = nb::cast<nb::dict>(table[method_name]);
-        known.extend(nb::list(own_parameters));
-        if (own_parameters.contains("beta1"))
-            known.append("betas");
-        refuse_unknown(left, sut_optimizer_method_name(method), known);
+        for (auto [key, value] : options)
+            if (const char *name = option_name(key);
+                !take_surgery(name, value, m, &config.surgery, &arrays) && !take_optimizer(name, value, &config))
+                refuse_unknown(key, sut_optimizer_method_name(method), known_options());
         if (!names_of_losses.empty() && (int)names_of_losses.size() != m)
             raise(SUT_ERROR_INVALID_ARGUMENT, ("loss_names has " + std::to_string(names_of_losses.size()) +
                                                " names, there are " + std::to_string(m) + " losses")
@@ -221,13 +214,11 @@ class Optimizer
 
     void set_align(nb::object align, nb::object rho_m, nb::object rho_v)
     {
-        nb::dict options;
-        options["align"] = align;
-        options["rho_m"] = rho_m;
-        options["rho_v"] = rho_v;
         std::lock_guard<Gate> lock(gate);
         sut_optimizer_config c = config;
-        read_optimizer(options, &c);
+        (void)take_optimizer("align", align, &c);
+        (void)take_optimizer("rho_m", rho_m, &c);
+        (void)take_optimizer("rho_v", rho_v, &c);
         check(sut_optimizer_set_align(alive(), c.align, c.rho_m, c.rho_v), context->ctx);
         config.align = c.align;
         config.rho_m = c.rho_m;
@@ -427,6 +418,21 @@ class Optimizer
         if (!opt)
             raise(SUT_ERROR_SEQUENCE, "this optimizer was taken apart by the garbage collector");
         return opt;
+    }
+
+    /* Names for suggestions. */
+    nb::list known_options() const
+    {
+        const nb::module_ own = nb::module_::import_("suture._suture");
+        nb::list known = nb::list(nb::object(own.attr("surgery_options")));
+        known.extend(nb::list(nb::object(own.attr("optimizer_options"))));
+        sut_parameter_info info;
+        for (int j = 0; sut_optimizer_parameter(method, j, &info) == SUT_OK; j++) {
+            known.append(info.name);
+            if (!strcmp(info.name, "beta1"))
+                known.append("betas");
+        }
+        return known;
     }
 
     int group_index(nb::object index) const

@@ -73,15 +73,6 @@ static const option schedule_options[] = {
 };
 #undef AT
 
-static nb::object take(nb::dict options, const char *name)
-{
-    if (!options.contains(name))
-        return nb::object();
-    nb::object value = options[name];
-    nb::del(options[name]);
-    return value;
-}
-
 static int choice(const option &o, nb::handle value)
 {
     const char *at = o.choices;
@@ -119,11 +110,13 @@ static void set_option(const option &o, nb::handle value, void *base)
     memcpy(to, &whole, sizeof whole); /* enums of C are ints here */
 }
 
-template <size_t N> static void read_table(const option (&table)[N], nb::dict options, void *base)
+/* False when the table has no such option. */
+template <size_t N> static bool take(const option (&table)[N], const char *name, nb::handle value, void *base)
 {
     for (const option &o : table)
-        if (nb::object value = take(options, o.name); value.is_valid())
-            set_option(o, value, base);
+        if (!strcmp(o.name, name))
+            return set_option(o, value, base), true;
+    return false;
 }
 
 static_assert(sizeof(sut_align) == sizeof(int) && sizeof(sut_cooldown) == sizeof(int), "enums are ints");
@@ -149,17 +142,20 @@ static void read_order(nb::handle given, int m, std::vector<int> *order)
         raise(SUT_ERROR_INVALID_ARGUMENT, "order must have one row per loss, each a permutation of all losses");
 }
 
-void read_surgery(nb::dict options, int m, sut_surgery_config *config, SurgeryArrays *arrays)
+bool take_surgery(const char *name, nb::handle value, int m, sut_surgery_config *config, SurgeryArrays *arrays)
 {
-    read_table(surgery_options, options, config);
-    if (nb::object given = take(options, "preference"); given.is_valid() && !given.is_none()) {
-        arrays->preference = numbers("preference", given, m);
-        config->preference = arrays->preference.data();
+    if (!strcmp(name, "preference")) {
+        arrays->preference = numbers("preference", value, m);
+        config->preference = arrays->preference.empty() ? nullptr : arrays->preference.data();
+    } else if (!strcmp(name, "order")) {
+        arrays->order.clear();
+        if (!value.is_none())
+            read_order(value, m, &arrays->order);
+        config->order = arrays->order.empty() ? nullptr : arrays->order.data();
+    } else {
+        return take(surgery_options, name, value, config);
     }
-    if (nb::object given = take(options, "order"); given.is_valid() && !given.is_none()) {
-        read_order(given, m, &arrays->order);
-        config->order = arrays->order.data();
-    }
+    return true;
 }
 
 static void read_schedule(nb::handle given, sut_optimizer_config *config)
@@ -169,35 +165,48 @@ static void read_schedule(nb::handle given, sut_optimizer_config *config)
                      given.ptr());
         throw nb::python_error();
     }
-    nb::dict options = copy_of(nb::borrow<nb::dict>(given));
-    sut_schedule_kind kind = SUT_SCHEDULE_CONSTANT;
-    nb::object name = take(options, "kind");
+    const nb::dict options = nb::borrow<nb::dict>(given);
     const std::string kinds = "possible are 'constant', 'linear', 'cosine', 'wsd'";
-    if (!name.is_valid())
+    if (!options.contains("kind"))
         raise(SUT_ERROR_INVALID_ARGUMENT, ("schedule needs a 'kind'; " + kinds).c_str());
-    const std::string kind_name = text("the kind of the schedule", name);
+    sut_schedule_kind kind = SUT_SCHEDULE_CONSTANT;
+    const std::string kind_name = text("the kind of the schedule", nb::object(options["kind"]));
     if (sut_schedule_from_name(kind_name.c_str(), &kind) != SUT_OK)
         raise(SUT_ERROR_INVALID_ARGUMENT, ("the kind of the schedule is '" + kind_name + "'; " + kinds).c_str());
-    sut_schedule_init(&config->schedule, kind);
-    read_table(schedule_options, options, &config->schedule);
-    if (nb::object x = take(options, "warmup"); x.is_valid())
-        config->schedule.warmup = integer("warmup of the schedule", x);
-    if (nb::object x = take(options, "total"); x.is_valid())
-        config->schedule.total = integer("total of the schedule", x);
-    nb::list known;
-    for (const char *k : {"kind", "warmup", "total"})
-        known.append(k);
-    for (const option &o : schedule_options)
-        known.append(o.name);
-    refuse_unknown(options, "schedule", known);
+    sut_schedule *const schedule = &config->schedule;
+    sut_schedule_init(schedule, kind);
+    for (auto [key, value] : options) {
+        const std::string name = text("a key of the schedule", key);
+        if (name == "warmup") {
+            schedule->warmup = integer("warmup of the schedule", value);
+        } else if (name == "total") {
+            schedule->total = integer("total of the schedule", value);
+        } else if (name != "kind" && !take(schedule_options, name.c_str(), value, schedule)) {
+            nb::list known;
+            for (const char *k : {"kind", "warmup", "total"})
+                known.append(k);
+            for (const option &o : schedule_options)
+                known.append(o.name);
+            refuse_unknown(key, "schedule", known);
+        }
+    }
     config->use_schedule = 1;
 }
 
-void read_optimizer(nb::dict options, sut_optimizer_config *config)
+bool take_optimizer(const char *name, nb::handle value, sut_optimizer_config *config)
 {
-    read_table(optimizer_options, options, config);
-    if (nb::object given = take(options, "schedule"); given.is_valid() && !given.is_none())
-        read_schedule(given, config);
+    if (strcmp(name, "schedule"))
+        return take(optimizer_options, name, value, config);
+    if (!value.is_none())
+        read_schedule(value, config);
+    return true;
+}
+
+const char *option_name(nb::handle key)
+{
+    const char *name = PyUnicode_Check(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), nullptr) : nullptr;
+    PyErr_Clear();
+    return name ? name : "";
 }
 
 /* What people write elsewhere, and what it is called here. */
@@ -210,25 +219,23 @@ static const struct {
     {"clip", "clip_norm"},   {"scheduler", "schedule"}, {"weights", "preference"},
 };
 
-void refuse_unknown(nb::dict options, const char *function, nb::list known)
+void refuse_unknown(nb::handle key, const char *function, nb::list known)
 {
-    for (auto [key, value] : options) {
-        nb::list names(known);
+    nb::list names(known);
+    for (const auto &s : synonyms)
+        if (PySequence_Contains(known.ptr(), nb::str(s.here).ptr()) == 1)
+            names.append(s.elsewhere);
+    nb::object near = nb::module_::import_("difflib").attr("get_close_matches")(nb::str(key), names, 1, 0.5);
+    std::string hint;
+    if (nb::len(near)) {
+        hint = nb::borrow<nb::str>(nb::object(near[0])).c_str();
         for (const auto &s : synonyms)
-            if (PySequence_Contains(known.ptr(), nb::str(s.here).ptr()) == 1)
-                names.append(s.elsewhere);
-        nb::object near = nb::module_::import_("difflib").attr("get_close_matches")(nb::str(key), names, 1, 0.5);
-        std::string hint;
-        if (nb::len(near)) {
-            hint = nb::borrow<nb::str>(nb::object(near[0])).c_str();
-            for (const auto &s : synonyms)
-                if (hint == s.elsewhere)
-                    hint = s.here;
-            hint = "; did you mean '" + hint + "'?";
-        }
-        PyErr_Format(PyExc_TypeError, "%s has no option '%U'%s", function, nb::str(key).ptr(), hint.c_str());
-        throw nb::python_error();
+            if (hint == s.elsewhere)
+                hint = s.here;
+        hint = "; did you mean '" + hint + "'?";
     }
+    PyErr_Format(PyExc_TypeError, "%s has no option '%U'%s", function, nb::str(key).ptr(), hint.c_str());
+    throw nb::python_error();
 }
 
 static void set_hyper(sut_hyper *hyper, sut_optimizer_method method, const char *name, nb::handle value,

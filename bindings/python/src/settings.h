@@ -19,19 +19,17 @@ struct SurgeryArrays {
     std::vector<int> order;
 };
 
-inline nb::dict copy_of(nb::dict dict)
-{
-    return nb::steal<nb::dict>(PyDict_Copy(dict.ptr()));
-}
-
-/* Set every option in `options` (a dict) that belongs to the surgery and remove it from there. `m`: number of losses. */
-void read_surgery(nb::dict options, int m, sut_surgery_config *config, SurgeryArrays *arrays);
+/* Set the option of that name, if it belongs to the surgery; else false. `m`: number of losses. */
+bool take_surgery(const char *name, nb::handle value, int m, sut_surgery_config *config, SurgeryArrays *arrays);
 
 /* Likewise for what sut_optimizer_config has beside tensors, groups and surgery. */
-void read_optimizer(nb::dict options, sut_optimizer_config *config);
+bool take_optimizer(const char *name, nb::handle value, sut_optimizer_config *config);
 
-/* Anything left in `options` is unknown: TypeError with the nearest known name. `known`: further names. */
-void refuse_unknown(nb::dict options, const char *function, nb::list known);
+/* The name of an option, lent by its key; "" for what cannot be one. */
+const char *option_name(nb::handle key);
+
+/* A TypeError with the nearest of the known names. */
+[[noreturn]] void refuse_unknown(nb::handle key, const char *function, nb::list known);
 
 /* One group's hyper-parameters from a dict; other keys are ignored. `betas` stands for beta1 and beta2. */
 void read_hyper(nb::dict group, sut_optimizer_method method, sut_hyper *hyper, const sut_context *ctx);

@@ -8,17 +8,6 @@
 namespace suture_python
 {
 
-/* Entry k of a list or tuple, borrowed. */
-static PyObject *item(PyObject *sequence, Py_ssize_t k)
-{
-    return PyList_Check(sequence) ? PyList_GetItem(sequence, k) : PyTuple_GetItem(sequence, k);
-}
-
-static bool is_list(PyObject *object)
-{
-    return PyList_Check(object) || PyTuple_Check(object);
-}
-
 Tensors::Tensors(nb::list entries, int n_losses, std::vector<std::string> loss_names)
     : m(n_losses), names_of_losses(std::move(loss_names)),
       grad_name(nb::steal<nb::str>(PyUnicode_InternFromString("grad")))
@@ -77,8 +66,8 @@ void Tensors::told(bool all_of_it)
 void Tensors::gather(PyObject *rows)
 {
     given.clear();
-    if (!is_list(rows) || PySequence_Size(rows) != m) {
-        PyErr_Format(is_list(rows) ? PyExc_ValueError : PyExc_TypeError,
+    if (!is_sequence(rows) || PySequence_Size(rows) != m) {
+        PyErr_Format(is_sequence(rows) ? PyExc_ValueError : PyExc_TypeError,
                      "gradients of %d loss%s are needed: a list of %d list%s", m, m == 1 ? "" : "es", m,
                      m == 1 ? "" : "s");
         throw nb::python_error();
@@ -86,9 +75,9 @@ void Tensors::gather(PyObject *rows)
     const Py_ssize_t n = (Py_ssize_t)all.size();
     for (int i = 0; i < m; i++) {
         PyObject *row = item(rows, i);
-        if (!row || !is_list(row) || PySequence_Size(row) != n) {
+        if (!row || !is_sequence(row) || PySequence_Size(row) != n) {
             PyErr_Clear();
-            PyErr_Format(row && !is_list(row) ? PyExc_TypeError : PyExc_ValueError,
+            PyErr_Format(row && !is_sequence(row) ? PyExc_TypeError : PyExc_ValueError,
                          "the gradients of loss %d are not a list with one entry per tensor (%d; None: absent)", i,
                          (int)n);
             throw nb::python_error();
@@ -204,7 +193,7 @@ std::vector<void *> Tensors::outputs(nb::object list, const char *what, bool wri
     std::vector<void *> result;
     if (list.is_none())
         return result;
-    if (!is_list(list.ptr()) || PySequence_Size(list.ptr()) != (Py_ssize_t)all.size()) {
+    if (!is_sequence(list.ptr()) || PySequence_Size(list.ptr()) != (Py_ssize_t)all.size()) {
         PyErr_Format(PyExc_ValueError, "%s: a list with one array per tensor is needed (%d)", what, (int)all.size());
         throw nb::python_error();
     }

@@ -22,12 +22,15 @@ struct shim {
     int (*get_dtype)(void *handle, int32_t *out);
     int (*get_device_type)(void *handle, int32_t *out);
     int (*get_layout)(void *handle, int32_t *out);
-    /* What the last three give. */
+    int (*delete_handle)(void *handle);
+    /* Types, device and layout in numbers. */
     int32_t f32, f64, bf16, f16, cpu, strided;
 };
 
 static shim functions;
 static bool have_functions = false;
+/* torch.empty, with its keyword arguments for f32 and f64. The name of an attribute. */
+static PyObject *empty = nullptr, *kind_f32 = nullptr, *kind_f64 = nullptr, *requires_grad = nullptr;
 /* Where in a tensor's object the pointer to its implementation is, in words. */
 static size_t place = 0;
 
@@ -58,6 +61,7 @@ static bool find_functions(shim *s)
            find(library, "aoti_torch_get_dtype", &s->get_dtype) &&
            find(library, "aoti_torch_get_device_type", &s->get_device_type) &&
            find(library, "aoti_torch_get_layout", &s->get_layout) &&
+           find(library, "aoti_torch_delete_tensor_object", &s->delete_handle) &&
            find_value(library, "aoti_torch_dtype_float32", &s->f32) &&
            find_value(library, "aoti_torch_dtype_float64", &s->f64) &&
            find_value(library, "aoti_torch_dtype_bfloat16", &s->bf16) &&
@@ -108,9 +112,8 @@ static bool check_handle(const nb::object &aoti, const nb::object &tensor)
                sizes[0] == 2 && sizes[1] == 5 && strides[0] == 5 && strides[1] == 1 && bytes == 160 && offset == 5 &&
                dtype == functions.f64 && device == functions.cpu && layout == functions.strided;
     }
-    if (handle)
-        aoti.attr("alloc_tensor_by_stealing_from_void_ptr")(capsule); /* gives the handle back */
-    return fine;
+    /* Not by alloc_tensor_by_stealing_from_void_ptr(), which keeps a reference for ever in 2.13. */
+    return (!handle || functions.delete_handle(handle) == 0) && fine;
 }
 
 static bool understand(const nb::object &torch)
@@ -134,6 +137,14 @@ bool register_torch(nb::object torch)
     if (tensor_type)
         return have_functions;
     parameter_type = reinterpret_cast<PyTypeObject *>(nb::object(torch.attr("nn").attr("Parameter")).release().ptr());
+    empty = nb::object(torch.attr("empty")).release().ptr();
+    nb::dict f32, f64;
+    f32["dtype"] = torch.attr("float32");
+    f64["dtype"] = torch.attr("float64");
+    f32["device"] = f64["device"] = torch.attr("device")("cpu"); /* not the default one */
+    kind_f32 = f32.release().ptr();
+    kind_f64 = f64.release().ptr();
+    requires_grad = PyUnicode_InternFromString("requires_grad");
     tensor_type = reinterpret_cast<PyTypeObject *>(nb::object(torch.attr("Tensor")).release().ptr());
     try {
         have_functions = understand(torch);
@@ -148,6 +159,33 @@ bool is_torch_tensor(PyObject *object)
 {
     return tensor_type && (Py_TYPE(object) == parameter_type || Py_TYPE(object) == tensor_type ||
                            PyType_IsSubtype(Py_TYPE(object), tensor_type));
+}
+
+bool is_plain_tensor(PyObject *object)
+{
+    if (!tensor_type || (Py_TYPE(object) != parameter_type && Py_TYPE(object) != tensor_type))
+        return false;
+    PyObject *value = PyObject_GetAttr(object, requires_grad);
+    const bool plain = value == Py_False;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return plain;
+}
+
+/* ---- making ---- */
+
+nb::object new_tensor(const View &like)
+{
+    /* The lengths one by one: PyTorch tries several signatures on a tuple, which takes twice as long. */
+    nb::object args = nb::steal(PyTuple_New(like.n_dims ? like.n_dims : 1));
+    if (like.n_dims == 0)
+        PyTuple_SetItem(args.ptr(), 0, PyTuple_New(0));
+    for (int k = 0; k < like.n_dims; k++)
+        PyTuple_SetItem(args.ptr(), k, PyLong_FromLongLong(like.shape[k]));
+    PyObject *made = PyObject_Call(empty, args.ptr(), like.dtype == SUT_DTYPE_F64 ? kind_f64 : kind_f32);
+    if (!made)
+        throw nb::python_error();
+    return nb::steal(made);
 }
 
 /* ---- looking ---- */

@@ -26,6 +26,10 @@ namespace suture_python
  * were found. */
 bool register_torch(nb::object torch);
 bool is_torch_tensor(PyObject *object);
+/* Exactly torch.Tensor or torch.nn.Parameter, and no gradient is asked for. */
+bool is_plain_tensor(PyObject *object);
+/* A new tensor of a view's shape and type, row by row, not filled. */
+nb::object new_tensor(const View &like);
 /* Fill in `view`. False, with a Python error set, when the tensor is refused. */
 bool open_torch(PyObject *tensor, View &view);
 /* The object that owns the tensor's memory, a new reference; NULL with a Python error set. */

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _suture
 
-_suture.register_numpy(np.ndarray)
+_suture.register_numpy(np)
 
 #: None until PyTorch is there; then whether its tensors are looked at through its functions in C, or through their methods.
 torch_in_c: bool | None = None
@@ -87,25 +87,6 @@ def rows(G: Any, kind: str) -> Any:
     if kind == "numpy" and not any(isinstance(row, np.ndarray) for row in G):
         return plain("G", G, kind)
     return [plain(f"G[{i}]", row, kind) for i, row in enumerate(G)]
-
-
-def empty_like(x: Any, kind: str) -> Any:
-    """Row by row in memory, whatever the layout of x."""
-    return empty(x.shape, x, kind)
-
-
-def empty_row(lines: Any, kind: str) -> Any:
-    """An array like one of the rows that rows() gave."""
-    if isinstance(lines, list):
-        return empty(lines[0].shape, lines[0], kind)
-    return empty(lines.shape[1:], lines, kind)
-
-
-def empty(shape: Any, like: Any, kind: str) -> Any:
-    if kind == "torch":
-        torch = torch_module()
-        return torch.empty(shape, dtype=like.dtype, device=like.device)
-    return np.empty(shape, dtype=like.dtype)
 
 
 def compute_like(x: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from . import _suture
-from ._arrays import common_library, empty_like, empty_row, library, numbers, plain, rows, torch_module
+from ._arrays import common_library, library, numbers, plain, rows, torch_module
 
 
 def _named_rows(G: Any) -> list[tuple[str, Any]]:
@@ -81,17 +81,18 @@ def project(
 
     Nothing that is passed in is written to. With JAX the certificate is a dict of arrays.
     """
-    named = [("u", u), *_named_rows(G)] + ([] if metric is None else [("metric", metric)])
-    kind = common_library(named)
+    # Plain arrays of NumPy and PyTorch need nothing of Python.
+    found = _suture.project(u, G, metric, True, feas_tol, strict, threads, "u", False)
+    if found is not NotImplemented:
+        return found
+    kind = common_library([("u", u), *_named_rows(G)] + ([] if metric is None else [("metric", metric)]))
     if kind == "jax":
         from .jax import project as jax_project
 
         return jax_project(u, G, metric, feas_tol=feas_tol, strict=strict, threads=threads)
     u = plain("u", u, kind)
     metric = None if metric is None else plain("metric", metric, kind)
-    p = empty_like(u, kind)
-    report = _suture.project(u, rows(G, kind), metric, p, feas_tol, strict, threads)
-    return p, report
+    return _suture.project(u, rows(G, kind), metric, True, feas_tol, strict, threads, "u", True)
 
 
 def combine(
@@ -116,15 +117,15 @@ def combine(
     :param options: of the method, named as in C: ``cagrad_c=0.4``, ``preference=[1, 2]``, ...
     :return: an array like a row of G; with ``report=True`` (a, SurgeryReport).
     """
+    found = _suture.combine(G, method, losses, options, True, seed, counter, threads, report, False)
+    if found is not NotImplemented:
+        return found
     kind = common_library(_named_rows(G))
     if kind == "jax":
         from .jax import combine as jax_combine
 
         return jax_combine(G, method, losses, report=report, seed=seed, counter=counter, threads=threads, **options)
-    lines = rows(G, kind)
-    a = empty_row(lines, kind)
-    found = _suture.combine(lines, method, losses, options, a, seed, counter, threads, report)
-    return (a, found) if report else a
+    return _suture.combine(rows(G, kind), method, losses, options, True, seed, counter, threads, report, True)
 
 
 def weights(
@@ -157,7 +158,7 @@ def weights(
             from .jax import weights as jax_weights
 
             return jax_weights(G, method, losses, seed=seed, counter=counter, threads=threads, **options)
-        found = _suture.combine(rows(G, kind), method, losses, options, None, seed, counter, threads, True)
+        found = _suture.combine(rows(G, kind), method, losses, options, False, seed, counter, threads, True, True)
     w = np.array(found.weights)
     if kind == "torch":
         return torch_module().from_numpy(w)
@@ -201,10 +202,10 @@ def conflict(G: Any, v: Any = None, *, threads: int = 0) -> ConflictReport:
         G, v = host_rows(G, v)
         kind = "numpy"
     lines = rows(G, kind)
-    found: _suture.SurgeryReport = _suture.combine(lines, "sum", None, {}, None, 0, 0, threads, True)
+    found: _suture.SurgeryReport = _suture.combine(lines, "sum", None, {}, False, 0, 0, threads, True, True)
     cos = None
     if v is not None:
-        cos = _suture.project(plain("v", v, kind), lines, None, None, 0.0, False, threads, "v").cos_u
+        cos = _suture.project(plain("v", v, kind), lines, None, False, 0.0, False, threads, "v", True)[1].cos_u
     return ConflictReport(
         norms=found.norms,
         cosines=_suture.cosines(lines, threads),

@@ -130,10 +130,9 @@ def project(
     shapes = _figures(_CONE, _CONE_SCALARS, len(rows))
 
     def host(u: Any, rows: Any, metric: Any) -> Any:
-        u = np.ascontiguousarray(u)
-        p = np.empty_like(u)
         metric = None if metric is None else np.asarray(metric)
-        report = _suture.project(u, [np.asarray(g) for g in rows], metric, p, feas_tol, strict, threads)
+        rows = [np.asarray(g) for g in rows]
+        p, report = _suture.project(np.asarray(u), rows, metric, True, feas_tol, strict, threads, "u", True)
         return p, _values(report, shapes)
 
     p, figures = _call(host, (_struct(u), shapes), u, rows, metric)
@@ -157,9 +156,8 @@ def combine(
 
     def host(rows: Any, losses: Any, counter: Any) -> Any:
         rows = [np.asarray(g) for g in rows]
-        a = np.empty(rows[0].shape, rows[0].dtype)
         given = None if losses is None else np.asarray(losses)
-        found = _suture.combine(rows, method, given, options, a, seed, np.asarray(counter), threads, True)
+        a, found = _suture.combine(rows, method, given, options, True, seed, np.asarray(counter), threads, True, True)
         return a, _values(found, shapes)
 
     a, figures = _call(host, (_struct(rows[0]), shapes), rows, _losses(losses, len(rows)), jnp.asarray(counter))

@@ -66,3 +66,32 @@ def test_printed_programs_run(tmp_path, page):
             exec(compile(program, page, "exec"), namespace)
     finally:
         os.chdir(here)
+
+
+def test_the_three_lines_of_the_readme(tmp_path):
+    """The program as it is printed, and the one that it was before, which the comments of the three lines spell out."""
+    pytest.importorskip("torch")
+    section = re.search(r"## In Python\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.S).group(1)
+    (program,) = re.findall(r"```python\n(.*?)```", section, re.S)
+    lines = program.splitlines()
+    assert [n for n in re.findall(r"# (\d): ", program)] == ["1", "2", "3"]
+    before = []
+    for line in lines:
+        if before and before[-1].startswith("was "):
+            before[-1] = before[-1][4:]  # the line after a "was" is the new one
+        elif "# 1: new" in line or line == "print(report)":
+            continue
+        elif "# 2: was" in line or "# 3: was" in line:
+            indent = line[: len(line) - len(line.lstrip())]
+            before.append("was " + indent + line.split(": was ")[1])
+        else:
+            before.append(line)
+    assert len(before) == len(lines) - 4 and "suture" not in "\n".join(before)
+    errors = []
+    for name, text in (("after.py", program), ("before.py", "\n".join(before))):
+        (tmp_path / name).write_text(text)
+        out = subprocess.run([sys.executable, name], capture_output=True, text=True, timeout=280, cwd=tmp_path)
+        assert out.returncode == 0 and out.stderr == "", out.stderr
+        errors.append(float(re.search(r"largest error (.*)", out.stdout).group(1)))
+        assert ("Report(step 300" in out.stdout) == (name == "after.py")
+    assert errors[0] < 1e-2
