@@ -337,6 +337,13 @@ SUT_GPU void find_culprit(sut_cuda_drive *d, const sut_cuda_args &args, int slic
 
 /* ---- blocks ---- */
 
+/* A call, like everything that the ordinary step does without: its registers are not added to those of that. */
+template <class Real>
+__device__ __noinline__ void run_forms(const sut_cuda_args &args, int slice, block_memory memory)
+{
+    apply_body<Real, false, true>(args, slice, memory);
+}
+
 /* A slice of a pass over one set of chunks. Repairs and searches go over all of them, in double. */
 template <class Real>
 __device__ __forceinline__ void run_slice(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice,
@@ -349,7 +356,7 @@ __device__ __forceinline__ void run_slice(sut_cuda_drive *d, const sut_cuda_args
     } else if (action == SUT_ACTION_PROPOSE) {
         propose_body<Real, FEW_ROWS>(args, slice, memory);
     } else if (action == SUT_ACTION_APPLY && args.forms) {
-        apply_body<Real, false, true>(args, slice, memory);
+        run_forms<Real>(args, slice, memory);
     } else if (action == SUT_ACTION_APPLY) {
         apply_body<Real, FEW_ROWS, false>(args, slice, memory);
     } else if constexpr (sizeof(Real) == sizeof(double)) {
