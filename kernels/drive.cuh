@@ -257,7 +257,7 @@ static __device__ __noinline__ int decide(sut_cuda_drive *d, int flags)
 
 /* ---- rates and constants ---- */
 
-SUT_GPU void begin_prepare(sut_cuda_drive *d)
+static __device__ __noinline__ void begin_prepare(sut_cuda_drive *d)
 {
     sut_algebra *const a = &d->state.algebra;
     d->scheduled = sut_scheduled_rate(d->config, d->state.steps);
@@ -337,44 +337,72 @@ SUT_GPU void find_culprit(sut_cuda_drive *d, const sut_cuda_args &args, int slic
 
 /* ---- blocks ---- */
 
-/* A call, like everything that the ordinary step does without: its registers are not added to those of that. */
-template <class Real>
-__device__ __noinline__ void run_forms(const sut_cuda_args &args, int slice, block_memory memory)
+/* One pass over a slice. */
+template <class Real, int ACTION>
+__device__ __forceinline__ void run_pass(const sut_cuda_args &args, int slice, block_memory memory)
+{
+    if constexpr (ACTION == SUT_ACTION_GRAM)
+        gram_body<Real, FEW_ROWS>(args, slice, memory);
+    else if constexpr (ACTION == SUT_ACTION_FUSED)
+        fused_body<Real>(args, slice);
+    else if constexpr (ACTION == SUT_ACTION_PROPOSE)
+        propose_body<Real, FEW_ROWS>(args, slice, memory);
+    else if constexpr (ACTION == SUT_ACTION_APPLY)
+        apply_body<Real, FEW_ROWS, false>(args, slice, memory);
+    else
+        step_factor_body(args, slice, memory.total, memory.ticket);
+}
+
+/* By calls: what the ordinary step in f32 does without. There is one copy of each, and their registers are not added up. */
+template <class Real, int ACTION>
+__device__ __noinline__ void call_pass(const sut_cuda_args &args, int slice, block_memory memory)
+{
+    run_pass<Real, ACTION>(args, slice, memory);
+}
+template <class Real> __device__ __noinline__ void call_forms(const sut_cuda_args &args, int slice, block_memory memory)
 {
     apply_body<Real, false, true>(args, slice, memory);
 }
-
-/* A slice of a pass over one set of chunks. Repairs and searches go over all of them, in double. */
-template <class Real>
-__device__ __forceinline__ void run_slice(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice,
-                                          block_memory memory)
+__device__ __noinline__ void call_search(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice,
+                                         block_memory memory)
 {
-    if (action == SUT_ACTION_GRAM) {
-        gram_body<Real, FEW_ROWS>(args, slice, memory);
-    } else if (action == SUT_ACTION_FUSED) {
-        fused_body<Real>(args, slice);
-    } else if (action == SUT_ACTION_PROPOSE) {
-        propose_body<Real, FEW_ROWS>(args, slice, memory);
-    } else if (action == SUT_ACTION_APPLY && args.forms) {
-        run_forms<Real>(args, slice, memory);
-    } else if (action == SUT_ACTION_APPLY) {
-        apply_body<Real, FEW_ROWS, false>(args, slice, memory);
-    } else if constexpr (sizeof(Real) == sizeof(double)) {
-        if (action == SUT_ACTION_FACTOR)
-            step_factor_body(args, slice, memory.total, memory.ticket);
-        else if (action == SUT_ACTION_LARGEST)
-            row_max_body(args, slice, reinterpret_cast<unsigned long long *>(memory.scratch), d->found);
+    if (action == SUT_ACTION_LARGEST)
+        row_max_body(args, slice, reinterpret_cast<unsigned long long *>(memory.scratch), d->found);
+    else
+        find_culprit(d, args, slice, action == SUT_ACTION_CULPRIT || action == SUT_ACTION_CULPRIT_INDEX,
+                     action == SUT_ACTION_CULPRIT_INDEX || action == SUT_ACTION_PARAMETERS_INDEX);
+}
+
+SUT_GPU void run_float(const sut_cuda_args &args, int action, int slice, block_memory memory)
+{
+    switch (action) {
+    case SUT_ACTION_GRAM: run_pass<float, SUT_ACTION_GRAM>(args, slice, memory); break;
+    case SUT_ACTION_FUSED: run_pass<float, SUT_ACTION_FUSED>(args, slice, memory); break;
+    case SUT_ACTION_PROPOSE: run_pass<float, SUT_ACTION_PROPOSE>(args, slice, memory); break;
+    default:
+        if (args.forms)
+            call_forms<float>(args, slice, memory);
         else
-            find_culprit(d, args, slice, action == SUT_ACTION_CULPRIT || action == SUT_ACTION_CULPRIT_INDEX,
-                         action == SUT_ACTION_CULPRIT_INDEX || action == SUT_ACTION_PARAMETERS_INDEX);
+            run_pass<float, SUT_ACTION_APPLY>(args, slice, memory);
     }
 }
 
-/* In double by a call: one copy of it, and its registers are not added to those of the ordinary step. */
-__device__ __noinline__ void run_double_slice(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice,
-                                              block_memory memory)
+/* Repairs and searches go over all chunks, in double. */
+SUT_GPU void run_double(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice, block_memory memory)
 {
-    run_slice<double>(d, args, action, slice, memory);
+    switch (action) {
+    case SUT_ACTION_GRAM: call_pass<double, SUT_ACTION_GRAM>(args, slice, memory); break;
+    case SUT_ACTION_FUSED: call_pass<double, SUT_ACTION_FUSED>(args, slice, memory); break;
+    case SUT_ACTION_PROPOSE: call_pass<double, SUT_ACTION_PROPOSE>(args, slice, memory); break;
+    case SUT_ACTION_APPLY:
+        if (args.forms)
+            call_forms<double>(args, slice, memory);
+        else
+            call_pass<double, SUT_ACTION_APPLY>(args, slice, memory);
+        break;
+    case SUT_ACTION_FACTOR: call_pass<double, SUT_ACTION_FACTOR>(args, slice, memory); break;
+    default: call_search(d, args, action, slice, memory);
+    }
 }
 
 /* Shared memory of a block, in dynamic shared memory: what every thread reads, then what the bodies work in. */
@@ -421,14 +449,14 @@ SUT_GPU void run_set(sut_cuda_drive *d, int set, shared_head *head, const block_
     __syncthreads();
     for (int slice = (int)blockIdx.x; slice < head->args.n_slices; slice += (int)gridDim.x) {
         if (set == 0)
-            run_slice<float>(d, head->args, (int)head->action, slice, memory);
+            run_float(head->args, (int)head->action, slice, memory);
         else
-            run_double_slice(d, head->args, (int)head->action, slice, memory);
+            run_double(d, head->args, (int)head->action, slice, memory);
     }
 }
 
 /* The block that decides: thread 0 asks the algebra, all of them make the constants of the tensors. */
-SUT_GPU void lead(sut_cuda_drive *d, shared_head *head, int flags)
+static __device__ __noinline__ void lead(sut_cuda_drive *d, shared_head *head, int flags)
 {
     for (int now = flags;; now &= ~(SUT_RUN_BEGIN | SUT_RUN_HAS_GRAM)) {
         if (threadIdx.x == 0) {
@@ -510,10 +538,10 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS, 1) ready_kernel(const sut_cu
     __syncthreads();
     if (!head->action)
         return;
-    if (sizeof(Real) == sizeof(double))
-        run_double_slice(const_cast<sut_cuda_drive *>(d), head->args, ACTION, (int)blockIdx.x, block);
+    if (ACTION == SUT_ACTION_APPLY && head->args.forms)
+        call_forms<Real>(head->args, (int)blockIdx.x, block);
     else
-        run_slice<float>(const_cast<sut_cuda_drive *>(d), head->args, ACTION, (int)blockIdx.x, block);
+        run_pass<Real, ACTION>(head->args, (int)blockIdx.x, block);
 }
 
 /* ---- launches ---- */

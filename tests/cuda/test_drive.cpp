@@ -88,6 +88,8 @@ class side
     }
     void put(void *to, const void *from, size_t size)
     {
+        if (size == 0)
+            return;
         if (device_)
             CUDA(cudaMemcpy(to, from, size, cudaMemcpyHostToDevice));
         else
@@ -96,6 +98,8 @@ class side
     std::vector<unsigned char> get(const void *from, size_t size)
     {
         std::vector<unsigned char> r(size);
+        if (size == 0)
+            return r;
         if (device_)
             CUDA(cudaMemcpy(r.data(), from, size, cudaMemcpyDeviceToHost));
         else
