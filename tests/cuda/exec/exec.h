@@ -51,6 +51,9 @@ void fail_allocation(int n);
  * small kernel. */
 extern int watch_every;
 
+/* False in the header of this name that tests get on a real GPU. */
+constexpr bool counts = true;
+
 struct counters {
     long launches, copies, sets, synchronisations;
 };
