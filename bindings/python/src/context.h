@@ -38,6 +38,7 @@ class Context
         ctx = nullptr;
         sut_context_config config;
         sut_context_config_init(&config);
+        config.backend = SUT_BACKEND_CPU; /* that is where the arrays are */
         config.n_threads = settings.threads;
         config.seed = settings.seed;
         config.isa = settings.isa;

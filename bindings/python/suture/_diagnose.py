@@ -56,7 +56,9 @@ def diagnose() -> Diagnosis:
             "processors": c["processors"],
             "instruction set": c["instruction_set"],
             "OpenBLAS": f"{c['blas']}{kernel}, {c['blas_integer_bits']}-bit integers",
-            "CUDA": "usable" if c["cuda"] else f"not used: {c['cuda_reason']}",
+            # The C library can use it; this package looks at arrays in the processor's memory.
+            "CUDA": "not used: arrays of this package are in the processor's memory"
+            + ("" if c["cuda"] else f"; and the library finds: {c['cuda_reason']}"),
             "numpy": _framework("numpy", "everything"),
             "torch": _torch(),
             "jax": _framework("jax", "suture.jax"),

@@ -104,7 +104,9 @@ def test_diagnosis_is_readable_and_complete():
     assert d["suture"] == suture.__version__
     assert d["processors"] >= 1
     assert "OpenBLAS" in d["OpenBLAS"]
-    assert d["CUDA"] == "usable" or len(d["CUDA"]) > len("not used: ")
+    assert d["CUDA"].startswith("not used: arrays of this package are in the processor's memory")
+    c = _suture.capabilities()
+    assert c["cuda"] or c["cuda_reason"] in d["CUDA"]
     assert "instruction set" in str(d)
 
 
@@ -183,3 +185,25 @@ else:
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert out.returncode == 0 and out.stderr == "", out.stderr
+
+
+def test_the_documentation_names_the_versions_that_are_tested():
+    text = (ROOT / "docs" / "python.md").read_text()
+    head, *rows = re.search(r"(\| Python \|.*?)\n\n", text, re.S).group(1).splitlines()
+    names = [name.strip() for name in head.strip("|").split("|")]
+    tested = [dict(zip(names, (cell.strip() for cell in row.strip("|").split("|")))) for row in rows[1:]]
+    mine = [row for row in tested if row["Python"].split()[0] == ".".join(map(str, sys.version_info[:2]))]
+    if not mine:
+        pytest.skip("the documentation does not claim that this version of Python is tested")
+    other = []
+    for name in names[1:]:
+        try:
+            version = importlib.metadata.version(name.replace("PyTorch", "torch")).split("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if mine[0][name] != version:
+            other.append(f"{name} {version}")
+    # No version is named anywhere else.
+    assert not re.search(r"(PyTorch|TorchJD|optax|JAX|NumPy) \d+\.\d", text)
+    if other:
+        pytest.skip(f"other versions than the documentation names: {', '.join(other)}")
