@@ -75,6 +75,12 @@ void Tensors::gather(PyObject *rows)
     const Py_ssize_t n = (Py_ssize_t)all.size();
     for (int i = 0; i < m; i++) {
         PyObject *row = item(rows, i);
+        if (row && PyIter_Check(row)) { /* a generator and the like */
+            row = PySequence_List(row);
+            if (!row)
+                throw nb::python_error();
+            gathered.add(row);
+        }
         if (!row || !is_sequence(row) || PySequence_Size(row) != n) {
             PyErr_Clear();
             PyErr_Format(row && !is_sequence(row) ? PyExc_TypeError : PyExc_ValueError,

@@ -333,9 +333,10 @@ class Optimizer(torch.optim.Optimizer):
         the order of the groups."""
         if self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks:
             self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, None)
-        if isinstance(rows, torch.Tensor) or not isinstance(rows, Iterable):
-            raise TypeError(f"gradients are of type {type(rows).__name__}; a list with those of each loss is needed")
-        rows = [row if isinstance(row, (list, tuple, torch.Tensor)) or not isinstance(row, Iterable) else list(row) for row in rows]
+        if not isinstance(rows, (list, tuple)):
+            if isinstance(rows, torch.Tensor) or not isinstance(rows, Iterable):
+                raise TypeError(f"gradients are of type {type(rows).__name__}; a list with those of each loss is needed")
+            rows = list(rows)
         self._opt_called = True  # the sign by which schedulers know that a step came before theirs
         turn = self._turn
         turn.enter()

@@ -267,6 +267,12 @@ def test_what_looks_odd_but_is_right(rng):
     assert np.array_equal(suture.combine(G[:2], "pcgrad", order=order), suture.combine(G[:2], "pcgrad", order=np.array(order)))
     data = make().to_bytes()
     make().from_bytes(memoryview(data))
+    if torch is not None:
+        w = [tensor(), tensor()]
+        opt = of_torch(w)
+        opt.step_grads(((torch.ones(3) for _ in w) for _ in range(2)))
+        opt.step_grads([map(torch.ones_like, w), iter([None, torch.ones(3)])])
+        assert opt.steps == 2
 
 
 def test_paths_of_every_kind(tmp_path):
