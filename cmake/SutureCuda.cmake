@@ -66,7 +66,7 @@ add_dependencies(suture_cuda_exec suture_exec_cublas)
 # suture_cuda_run(NAME COMMAND...): a test of the execution layer's libsuture_cuda.
 function(suture_cuda_run name)
     add_test(NAME cuda.${name} COMMAND ${ARGN})
-    set_tests_properties(cuda.${name} PROPERTIES LABELS cuda TIMEOUT 300
+    set_tests_properties(cuda.${name} PROPERTIES LABELS cuda TIMEOUT 600
         ENVIRONMENT "SUTURE_CUDA_LIBRARY=$<TARGET_FILE:suture_cuda_exec>")
 endfunction()
 
@@ -121,6 +121,35 @@ foreach(source IN LISTS properties)
     endif()
     suture_mirrored_test(property.${name} "${source}")
 endforeach()
+
+# suture-pinn --backend cuda: its library as the execution layer runs it, against the solver on the CPU; and the program.
+if(TARGET pinn_objects)
+    set(pinn_directory "${PROJECT_SOURCE_DIR}/examples/pinn")
+    file(GLOB pinn_kernels CONFIGURE_DEPENDS "${pinn_directory}/cuda/*.cu")
+    file(GLOB pinn_host CONFIGURE_DEPENDS "${pinn_directory}/cuda/*.cpp")
+    suture_cuda_sources(${pinn_kernels})
+    suture_cuda_library(suture_pinn_cuda_exec cuda ${pinn_kernels} ${pinn_host})
+    target_include_directories(suture_pinn_cuda_exec PRIVATE "${pinn_directory}" "${PROJECT_SOURCE_DIR}/include")
+    target_link_libraries(suture_pinn_cuda_exec PRIVATE suture_exec ${CMAKE_DL_LIBS})
+    set_target_properties(suture_pinn_cuda_exec PROPERTIES OUTPUT_NAME suture_pinn_cuda VERSION ${PROJECT_VERSION}
+        SOVERSION ${SUTURE_SOVERSION} CXX_VISIBILITY_PRESET hidden)
+    add_dependencies(suture_pinn_cuda_exec suture_exec_cublas)
+
+    add_executable(test_cuda_pinn "${cuda_tests}/test_pinn.cpp")
+    target_link_libraries(test_cuda_pinn PRIVATE pinn_objects suture_exec suture_static suture::openblas Threads::Threads m
+        ${CMAKE_DL_LIBS})
+    add_executable(test_cuda_pinn_run "${cuda_tests}/test_pinn_run.c" "${CMAKE_CURRENT_SOURCE_DIR}/cli/program.c")
+    target_link_libraries(test_cuda_pinn_run PRIVATE suture_test_support)
+    target_include_directories(test_cuda_pinn_run PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/cli")
+    target_compile_definitions(test_cuda_pinn_run PRIVATE SUTURE_PINN="$<TARGET_FILE:suture-pinn>")
+    add_dependencies(test_cuda_pinn_run suture-pinn)
+    foreach(name IN ITEMS pinn pinn_run)
+        add_dependencies(test_cuda_${name} suture_cuda_exec suture_pinn_cuda_exec)
+        suture_cuda_run(${name} test_cuda_${name})
+        set_property(TEST cuda.${name} APPEND PROPERTY ENVIRONMENT
+            "SUTURE_PINN_CUDA_LIBRARY=$<TARGET_FILE:suture_pinn_cuda_exec>")
+    endforeach()
+endif()
 
 if(SUTURE_NVCC)
     add_test(NAME cuda.nvcc COMMAND sh "${cuda_tests}/nvcc.sh" "${SUTURE_NVCC}" "${PROJECT_SOURCE_DIR}"

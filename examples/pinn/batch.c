@@ -8,6 +8,7 @@ enum {
     TILES_PER_TASK = 10, /* 16 tasks for 10,000 points: they share out evenly among few threads */
     MOST_TASKS = 256,    /* of a loss: each has a row of its own, which millions of points would pay with gigabytes */
     REDUCE_SLICE = 1024, /* parameters whose rows are added by one task */
+    PIECE = 1024,        /* points of a device that are drawn by one task; even */
     STREAM_TERMS = 16,   /* first random stream of the terms */
     STREAMS_PER_TERM = 16
 };
@@ -32,6 +33,13 @@ typedef struct term_points {
     uint64_t stream;
 } term_points;
 
+/* What points a slot of the device holds. */
+typedef struct slot_points {
+    bool drawn;
+    uint64_t seed;
+    int64_t step;
+} slot_points;
+
 struct pinn_batch {
     pinn_pool *pool;
     const net_kernels *kernels;
@@ -49,6 +57,11 @@ struct pinn_batch {
     thread_memory *threads;
     double *thread_doubles;
     void *packed;
+
+    const pinn_device *device; /* NULL: the CPU */
+    slot_points slots[PINN_CUDA_SLOTS];
+    int slot;          /* that is used next */
+    int64_t last_step; /* of the previous call */
 
     /* Of the call in progress. */
     const void *theta;
@@ -72,6 +85,26 @@ static int tiles_of_task(const pinn_batch *b, int loss)
 {
     const int tiles = (tiles_of_loss(b, loss) + MOST_TASKS - 1) / MOST_TASKS;
     return tiles < TILES_PER_TASK ? TILES_PER_TASK : tiles;
+}
+
+static bool plan_device(pinn_batch *b)
+{
+    pinn_cuda_term terms[PINN_CUDA_TERMS];
+    for (int k = 0; k < b->problem->n_terms; k++) {
+        int loss = -1;
+        for (int i = 0; i < b->n_losses; i++)
+            for (int t = 0; t < b->losses[i].n_terms; t++)
+                if (b->losses[i].terms[t] == k)
+                    loss = i;
+        terms[k] = (pinn_cuda_term){.n_points = b->terms[k].n_points,
+                                    .derivatives = b->problem->terms[k].derivatives,
+                                    .loss = loss,
+                                    .scale = b->terms[k].scale};
+    }
+    for (int i = 0; i < PINN_CUDA_SLOTS; i++)
+        b->slots[i].drawn = false;
+    b->last_step = -1;
+    return b->device->calls->set_terms(b->device->network, terms, b->problem->n_terms, b->n_losses);
 }
 
 /* Cut the losses into tasks; called again when the number of points changes. */
@@ -112,7 +145,7 @@ static bool plan(pinn_batch *b)
                 1 / (b->problem->pooled ? pooled : b->terms[k].n_points * b->problem->terms[k].averaged);
         }
     }
-    return true;
+    return !b->device || plan_device(b);
 }
 
 static bool create_threads(pinn_batch *b)
@@ -189,6 +222,12 @@ void pinn_batch_destroy(pinn_batch *b)
     free(b);
 }
 
+bool pinn_batch_use_device(pinn_batch *b, const pinn_device *device)
+{
+    b->device = device;
+    return plan(b);
+}
+
 bool pinn_batch_set_points(pinn_batch *b, int term, int n_points, const double *x)
 {
     b->terms[term].n_points = n_points;
@@ -196,18 +235,35 @@ bool pinn_batch_set_points(pinn_batch *b, int term, int n_points, const double *
     return plan(b);
 }
 
+/* Where the random numbers of a step begin. */
+static void set_streams(pinn_batch *b, uint64_t seed, int64_t step)
+{
+    for (int k = 0; k < b->problem->n_terms; k++) {
+        const uint64_t stream = STREAM_TERMS + (uint64_t)k * STREAMS_PER_TERM;
+        b->terms[k].stream = pinn_stream(seed, stream, (uint64_t)step);
+        for (int i = 0; i < b->problem->terms[k].n_axes; i++)
+            b->terms[k].axes[i].stream = pinn_stream(seed, stream + 1 + (uint64_t)i, (uint64_t)step);
+    }
+}
+
+/* One permutation. */
+static void shuffle(void *argument, int task, int worker)
+{
+    pinn_batch *const b = argument;
+    (void)worker;
+    const int term = task / PINN_MAX_AXES, axis = task % PINN_MAX_AXES;
+    if (axis < b->problem->terms[term].n_axes && !b->terms[term].given)
+        pinn_axis_shuffle(&b->terms[term].axes[axis]);
+}
+
 /* Task 0 rearranges the weights, the others draw one permutation each. */
 static void prepare(void *argument, int task, int worker)
 {
     pinn_batch *const b = argument;
-    (void)worker;
-    if (task == 0) {
+    if (task == 0)
         b->kernels->pack(&b->shape, b->theta, b->packed);
-        return;
-    }
-    const int term = (task - 1) / PINN_MAX_AXES, axis = (task - 1) % PINN_MAX_AXES;
-    if (axis < b->problem->terms[term].n_axes && !b->terms[term].given)
-        pinn_axis_shuffle(&b->terms[term].axes[axis]);
+    else
+        shuffle(argument, task - 1, worker);
 }
 
 /* One tile: points, forward sweep, residual, reverse sweep. Returns the sum of squared residuals. */
@@ -287,25 +343,89 @@ static void add_rows(void *argument, int slice, int worker)
     }
 }
 
-void pinn_batch_gradients(pinn_batch *b, const void *theta, uint64_t seed, int64_t step, double *terms, double *losses,
-                          void *const *gradients)
+static int pieces_of(const pinn_batch *b, int term)
+{
+    return (b->terms[term].n_points + PIECE - 1) / PIECE;
+}
+
+/* Points and targets of one piece, into the slot that is being filled. */
+static void draw_piece(void *argument, int task, int worker)
+{
+    pinn_batch *const b = argument;
+    (void)worker;
+    int term = 0;
+    for (; task >= pieces_of(b, term); term++)
+        task -= pieces_of(b, term);
+    const pinn_term *const what = &b->problem->terms[term];
+    const term_points *const points = &b->terms[term];
+    const int n = points->n_points, first = task * PIECE, count = n - first < PIECE ? n - first : PIECE;
+    double *const x = b->device->calls->points(b->device->network, b->slot, term) + first;
+    if (points->given)
+        for (int i = 0; i < b->shape.inputs; i++)
+            memcpy(x + (size_t)i * (size_t)n, points->given + (size_t)i * (size_t)n + first,
+                   (size_t)count * sizeof(double));
+    else
+        what->sample(&(pinn_draw){points->axes, points->stream, n}, first, count, x, n);
+    if (what->target)
+        what->target(count, n, x, b->device->calls->targets(b->device->network, b->slot, term) + first);
+}
+
+/* The slot with the points of (seed, step), which are drawn unless they are there. */
+static int fill_slot(pinn_batch *b, uint64_t seed, int64_t step)
+{
+    for (int i = 0; i < PINN_CUDA_SLOTS; i++)
+        if (b->slots[i].drawn && b->slots[i].seed == seed && b->slots[i].step == step)
+            return i;
+    set_streams(b, seed, step);
+    int pieces = 0;
+    for (int k = 0; k < b->problem->n_terms; k++)
+        pieces += pieces_of(b, k);
+    pinn_pool_run(b->pool, b->problem->n_terms * PINN_MAX_AXES, shuffle, b);
+    pinn_pool_run(b->pool, pieces, draw_piece, b);
+    const int filled = b->slot;
+    b->slots[filled] = (slot_points){true, seed, step};
+    b->slot = (filled + 1) % PINN_CUDA_SLOTS;
+    return filled;
+}
+
+/* Where one step follows the other, the next one's points are drawn while the device is at work. */
+static bool device_gradients(pinn_batch *b, const void *theta, uint64_t seed, int64_t step, double *squares,
+                             void *const *gradients)
+{
+    const pinn_cuda_library *const calls = b->device->calls;
+    const int slot = fill_slot(b, seed, step);
+    b->slot = (slot + 1) % PINN_CUDA_SLOTS;
+    if (!calls->gradients(b->device->network, slot, theta, gradients))
+        return false;
+    if (step == b->last_step + 1)
+        (void)fill_slot(b, seed, step + 1);
+    b->last_step = step;
+    return calls->squares(b->device->network, squares);
+}
+
+static void host_gradients(pinn_batch *b, const void *theta, uint64_t seed, int64_t step, double *squares,
+                           void *const *gradients)
 {
     b->theta = theta;
     b->gradients = gradients;
-    for (int k = 0; k < b->problem->n_terms; k++) {
-        const uint64_t stream = STREAM_TERMS + (uint64_t)k * STREAMS_PER_TERM;
-        b->terms[k].stream = pinn_stream(seed, stream, (uint64_t)step);
-        for (int i = 0; i < b->problem->terms[k].n_axes; i++)
-            b->terms[k].axes[i].stream = pinn_stream(seed, stream + 1 + (uint64_t)i, (uint64_t)step);
-    }
+    set_streams(b, seed, step);
     pinn_pool_run(b->pool, 1 + b->problem->n_terms * PINN_MAX_AXES, prepare, b);
     pinn_pool_run(b->pool, b->n_tasks, run_tiles, b);
     pinn_pool_run(b->pool, (int)((b->n_parameters + REDUCE_SLICE - 1) / REDUCE_SLICE), add_rows, b);
 
-    double squares[PINN_MAX_TERMS] = {0};
     for (int i = 0; i < b->n_tasks; i++)
         for (int k = 0; k < b->problem->n_terms; k++)
             squares[k] += b->tasks[i].squares[k];
+}
+
+bool pinn_batch_gradients(pinn_batch *b, const void *theta, uint64_t seed, int64_t step, double *terms, double *losses,
+                          void *const *gradients)
+{
+    double squares[PINN_MAX_TERMS] = {0};
+    if (!b->device)
+        host_gradients(b, theta, seed, step, squares, gradients);
+    else if (!device_gradients(b, theta, seed, step, squares, gradients))
+        return false;
     for (int k = 0; k < b->problem->n_terms; k++)
         terms[k] = squares[k] / (b->terms[k].n_points * b->problem->terms[k].averaged);
     for (int i = 0; i < b->n_losses; i++) {
@@ -313,4 +433,5 @@ void pinn_batch_gradients(pinn_batch *b, const void *theta, uint64_t seed, int64
         for (int t = 0; t < b->losses[i].n_terms; t++)
             losses[i] += squares[b->losses[i].terms[t]] * b->terms[b->losses[i].terms[t]].scale;
     }
+    return true;
 }

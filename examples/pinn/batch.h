@@ -6,6 +6,7 @@
 #ifndef PINN_BATCH_H
 #define PINN_BATCH_H
 
+#include "device.h"
 #include "pool.h"
 #include "problem.h"
 
@@ -19,7 +20,13 @@ pinn_batch *pinn_batch_create(pinn_pool *pool, const net_kernels *kernels, const
                               const pinn_problem *problem, const pinn_loss *losses, int n_losses, int interior);
 void pinn_batch_destroy(pinn_batch *batch);
 
-/* Use these points for a term instead of drawing them: x[input * n_points + k], borrowed. False: out of memory. */
+/*
+ * Compute on the device, in whose memory theta and the gradients then are; borrowed for the batch's life. Points are drawn here
+ * all the same. False: pinn_device_error() says why.
+ */
+bool pinn_batch_use_device(pinn_batch *batch, const pinn_device *device);
+
+/* Use these points for a term instead of drawing them: x[input * n_points + k], borrowed. False: out of memory, the device's too. */
 bool pinn_batch_set_points(pinn_batch *batch, int term, int n_points, const double *x);
 
 /*
@@ -28,8 +35,9 @@ bool pinn_batch_set_points(pinn_batch *batch, int term, int n_points, const doub
  * @param terms      Out: the loss of each term of the problem, in its own mean; those in no loss are 0.
  * @param losses     Out: n_losses.
  * @param gradients  Out: n_losses rows of net_parameters(shape) elements of the kernels' type.
+ * @return           False: the device failed, pinn_device_error() says how.
  */
-void pinn_batch_gradients(pinn_batch *batch, const void *theta, uint64_t seed, int64_t step, double *terms,
+bool pinn_batch_gradients(pinn_batch *batch, const void *theta, uint64_t seed, int64_t step, double *terms,
                           double *losses, void *const *gradients);
 
 #endif

@@ -6,9 +6,8 @@
 
 #include <math.h>
 
-#define NU (0.01 / M_PI)
-
-enum { VALUE, D_X, D_T, D_XX }; /* channels */
+#define POINT static inline
+#include "burgers.h"
 
 static void sample_interior(const pinn_draw *draw, int first, int count, double *x, int stride)
 {
@@ -37,24 +36,15 @@ static void sample_initial(const pinn_draw *draw, int first, int count, double *
 
 static void residual(int count, int stride, const double *x, const double *value, double *r)
 {
-    (void)x;
-    const double *u = value + VALUE * stride, *u_x = value + D_X * stride, *u_t = value + D_T * stride,
-                 *u_xx = value + D_XX * stride;
     for (int k = 0; k < count; k++)
-        r[k] = u_t[k] + u[k] * u_x[k] - NU * u_xx[k];
+        burgers_residual(stride, x + k, value + k, r + k);
 }
 
 static void residual_adjoint(int count, int stride, const double *x, const double *value, const double *e,
                              double *adjoint)
 {
-    (void)x;
-    const double *u = value + VALUE * stride, *u_x = value + D_X * stride;
-    for (int k = 0; k < count; k++) {
-        adjoint[VALUE * stride + k] = e[k] * u_x[k];
-        adjoint[D_X * stride + k] = e[k] * u[k];
-        adjoint[D_T * stride + k] = e[k];
-        adjoint[D_XX * stride + k] = -NU * e[k];
-    }
+    for (int k = 0; k < count; k++)
+        burgers_adjoint(stride, x + k, value + k, e + k, adjoint + k);
 }
 
 static void boundary_target(int count, int stride, const double *x, double *target)
@@ -82,7 +72,7 @@ static double solution(double x, double t)
     enum { NODES = 97 };
     if (t <= 0)
         return -sin(M_PI * x);
-    const double spread = 2 * sqrt(NU * t);
+    const double spread = 2 * sqrt(BURGERS_NU * t);
     double exponent[NODES], sine[NODES], largest = -INFINITY;
     for (int i = 0; i < NODES; i++) {
         const double eta = -12 + 0.25 * i, y = x - spread * eta;

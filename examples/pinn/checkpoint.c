@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define CONFIGURATION "pinn.configuration"
-#define KERNELS "kernels" /* the instruction set, beside the options in the configuration */
+#define KERNELS "kernels" /* the instruction set or "cuda", beside the options in the configuration */
 
 enum { N_PROGRESS = sizeof(pinn_progress) / sizeof(double) };
 
@@ -42,7 +42,7 @@ int pinn_checkpoint_save(pinn_run *run)
     if (!pinn_path(run, PINN_CHECKPOINT, path))
         return PINN_EXIT_FAILURE;
     json_t *const configuration = pinn_options_configuration(run->options);
-    json_object_set_new(configuration, KERNELS, json_string(run->kernels->isa));
+    json_object_set_new(configuration, KERNELS, json_string(pinn_run_kernels(run)));
     char *const dump = json_dumps(configuration, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(configuration);
     if (!dump)
@@ -110,8 +110,8 @@ int pinn_checkpoint_load(pinn_run *run, const char *file, const json_t *configur
                           " steps behind it; it cannot become shorter",
                           run->options->steps, file, run->steps);
     const char *const kernels = json_string_value(json_object_get(configuration, KERNELS));
-    if (kernels && strcmp(kernels, run->kernels->isa) != 0)
-        pinn_error(0, "%s kernels instead of the checkpoint's %s: results differ by rounding errors", run->kernels->isa,
-                   kernels);
+    if (kernels && strcmp(kernels, pinn_run_kernels(run)) != 0)
+        pinn_error(0, "%s kernels instead of the checkpoint's %s: results differ by rounding errors",
+                   pinn_run_kernels(run), kernels);
     return 0;
 }

@@ -22,7 +22,8 @@ struct pinn_evaluation {
     net_tile **tiles;
     int n_threads;
     void *packed;
-    const void *theta; /* of the call in progress */
+    const pinn_device *device; /* NULL: the CPU */
+    const void *theta;         /* of the call in progress */
 };
 
 /* Points of one tile, in x rows of NET_MAX_TILE_POINTS; returns how many. */
@@ -56,22 +57,41 @@ static void reference_task(void *argument, int task, int worker)
     }
 }
 
+/* The network on a tile; returns how many points it has. */
+static int predict(const pinn_evaluation *e, net_tile *tile, int64_t first, double *value)
+{
+    double x[NET_MAX_INPUTS * NET_MAX_TILE_POINTS];
+    const int count = tile_points(e, first, x);
+    tile->channels = 1;
+    e->kernels->put_points(&e->shape, tile, x, count, NET_MAX_TILE_POINTS);
+    e->kernels->forward(&e->shape, e->problem->kappa, e->theta, e->packed, tile);
+    e->kernels->get_output(&e->shape, tile, value, count, NET_MAX_TILE_POINTS);
+    return count;
+}
+
+/* The same from what the device left in `prediction`. */
+static int predicted(const pinn_evaluation *e, int64_t first, double *value)
+{
+    const int64_t left = e->n_points - first;
+    const int count = left < e->tile_points ? (int)left : e->tile_points;
+    for (int o = 0; o < e->shape.outputs; o++)
+        for (int k = 0; k < count; k++)
+            value[o * NET_MAX_TILE_POINTS + k] = e->prediction[o * e->n_points + first + k];
+    return count;
+}
+
 static void score_task(void *argument, int task, int worker)
 {
     pinn_evaluation *const e = argument;
     net_tile *const tile = e->tiles[worker];
-    double x[NET_MAX_INPUTS * NET_MAX_TILE_POINTS], value[NET_MAX_OUTPUTS * NET_MAX_TILE_POINTS];
+    double value[NET_MAX_OUTPUTS * NET_MAX_TILE_POINTS];
     double reference[NET_MAX_OUTPUTS * NET_MAX_TILE_POINTS];
     partial sum = {0};
     for (int t = 0; t < TASK_TILES; t++) {
         const int64_t first = ((int64_t)task * TASK_TILES + t) * e->tile_points;
         if (first >= e->n_points)
             break;
-        const int count = tile_points(e, first, x);
-        tile->channels = 1;
-        e->kernels->put_points(&e->shape, tile, x, count, NET_MAX_TILE_POINTS);
-        e->kernels->forward(&e->shape, e->problem->kappa, e->theta, e->packed, tile);
-        e->kernels->get_output(&e->shape, tile, value, count, NET_MAX_TILE_POINTS);
+        const int count = e->device ? predicted(e, first, value) : predict(e, tile, first, value);
         for (int o = 0; o < e->shape.outputs; o++)
             for (int k = 0; k < count; k++) {
                 const double v = value[o * NET_MAX_TILE_POINTS + k], u = e->reference[o * e->n_points + first + k];
@@ -132,10 +152,31 @@ void pinn_evaluation_destroy(pinn_evaluation *e)
     free(e);
 }
 
+bool pinn_evaluation_use_device(pinn_evaluation *e, const pinn_device *device)
+{
+    const int64_t n = e->n_points;
+    double *const x = malloc((size_t)n * (size_t)e->shape.inputs * sizeof *x);
+    if (!x)
+        return false;
+    for (int64_t k = 0; k < n; k++) {
+        double point[NET_MAX_INPUTS];
+        pinn_grid_at(e->problem, k, point);
+        for (int i = 0; i < e->shape.inputs; i++)
+            x[i * n + k] = point[i];
+    }
+    e->device = device;
+    const bool ok = device->calls->set_grid(device->network, n, x);
+    free(x);
+    return ok;
+}
+
 pinn_scores pinn_evaluate(pinn_evaluation *e, const void *theta)
 {
     e->theta = theta;
-    e->kernels->pack(&e->shape, theta, e->packed);
+    if (e->device && !e->device->calls->evaluate(e->device->network, theta, e->prediction))
+        return (pinn_scores){NAN, NAN, NAN, NAN};
+    if (!e->device)
+        e->kernels->pack(&e->shape, theta, e->packed);
     pinn_pool_run(e->pool, e->n_tasks, score_task, e);
     partial sum = {0};
     for (int i = 0; i < e->n_tasks; i++) {

@@ -4,6 +4,7 @@
 #ifndef PINN_EVALUATE_H
 #define PINN_EVALUATE_H
 
+#include "device.h"
 #include "pool.h"
 #include "problem.h"
 
@@ -21,7 +22,10 @@ pinn_evaluation *pinn_evaluation_create(pinn_pool *pool, const net_kernels *kern
                                         const pinn_problem *problem);
 void pinn_evaluation_destroy(pinn_evaluation *evaluation);
 
-/* Scores of `theta` (elements of the kernels' type). */
+/* Let the device compute the solution; borrowed. False: pinn_device_error() says why. */
+bool pinn_evaluation_use_device(pinn_evaluation *evaluation, const pinn_device *device);
+
+/* Scores of `theta` (elements of the kernels' type, in host memory); NAN when the device failed. */
 pinn_scores pinn_evaluate(pinn_evaluation *evaluation, const void *theta);
 
 /* Lent, of the last call: [output][point], and the number of points. */

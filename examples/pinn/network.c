@@ -10,14 +10,6 @@ extern const net_kernels f32_kernels_baseline, f64_kernels_baseline;
 extern const net_kernels f32_kernels_avx2, f64_kernels_avx2, f32_kernels_avx512, f64_kernels_avx512;
 #endif
 
-size_t net_offset(const net_shape *shape, int layer)
-{
-    size_t offset = 0;
-    for (int l = 0; l < layer; l++)
-        offset += ((size_t)net_layer_inputs(shape, l) + 1) * (size_t)net_layer_outputs(shape, l);
-    return offset;
-}
-
 const net_kernels *net_kernels_find(net_real real, const char *isa)
 {
 #ifdef PINN_X86

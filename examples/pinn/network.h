@@ -47,7 +47,13 @@ static inline int net_layer_outputs(const net_shape *s, int layer)
 }
 
 /* Position of a layer's weights in the parameter vector; the bias follows the weights. `layer` hidden + 1: the total. */
-size_t net_offset(const net_shape *shape, int layer);
+static inline size_t net_offset(const net_shape *shape, int layer)
+{
+    size_t offset = 0;
+    for (int l = 0; l < layer; l++)
+        offset += ((size_t)net_layer_inputs(shape, l) + 1) * (size_t)net_layer_outputs(shape, l);
+    return offset;
+}
 static inline size_t net_parameters(const net_shape *shape)
 {
     return net_offset(shape, shape->hidden + 1);

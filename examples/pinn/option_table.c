@@ -38,7 +38,7 @@ static const char *preset_name(int i)
 }
 static const char *backend_name(int i)
 {
-    return i >= 0 && i < 2 ? sut_backend_name(i ? SUT_BACKEND_CPU : SUT_BACKEND_AUTO) : NULL;
+    return i >= 0 && i <= SUT_BACKEND_CUDA ? sut_backend_name((sut_backend)i) : NULL;
 }
 static const char *isa_name(int i)
 {
@@ -106,8 +106,8 @@ static const option_row table[] = {
     {"json", NULL, "print metrics.json on stdout, and nothing else there", OPTION_FLAG, AT(json), false, false, NULL, 0,
      0, 0},
     {"no-plots", NULL, "draw no pictures", OPTION_FLAG, AT(no_plots), false, false, NULL, 0, 0, 0},
-    {"backend", "NAME", "where the library computes: auto, cpu", OPTION_CHOICE, AT(backend), false, false, backend_name,
-     0, 0, 0},
+    {"backend", "NAME", "where network and optimizer are computed: cpu; cuda, an NVIDIA GPU; auto, which is the CPU",
+     OPTION_CHOICE, AT(backend), false, false, backend_name, 0, 0, SUT_BACKEND_AUTO},
     {"isa", "NAME", "instruction set: baseline, avx2, avx512, or auto: by the variable SUTURE_ISA, else the best",
      OPTION_CHOICE, AT(isa), false, false, isa_name, 0, 0, SUT_ISA_AUTO},
 };

@@ -73,7 +73,8 @@ static json_t *metrics(const pinn_run *run, const pinn_scores *kept, const pinn_
     json_object_set_new(out, "seconds", real(run->seconds));
     json_object_set_new(out, "seed", json_integer(run->options->seed));
     json_object_set_new(out, "threads", json_integer(pinn_pool_threads(run->pool)));
-    json_object_set_new(out, "isa", json_string(run->kernels->isa));
+    json_object_set_new(out, "backend", json_string(sut_backend_name(sut_context_backend(run->context))));
+    json_object_set_new(out, "isa", run->device ? json_null() : json_string(run->kernels->isa));
     json_object_set_new(out, "evaluation_points", json_integer(pinn_evaluation_points(run->evaluation)));
     json_object_set_new(out, "version", json_string(sut_version()));
     json_object_set_new(out, "configuration", pinn_options_configuration(run->options));

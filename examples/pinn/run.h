@@ -46,6 +46,7 @@ typedef struct pinn_run {
     pinn_loss losses[PINN_MAX_TERMS];
     int n_losses;
 
+    pinn_device *device; /* --backend cuda; NULL: the CPU */
     pinn_pool *pool;
     pinn_batch *batch;
     pinn_evaluation *evaluation;
@@ -53,8 +54,9 @@ typedef struct pinn_run {
     sut_optimizer *optimizer;
     double preference[SUT_MAX_LOSSES]; /* borrowed by the optimizer */
 
-    /* Arrays of n_parameters elements of the network's type. */
-    void *theta, *best;
+    /* Arrays of n_parameters elements of the network's type: theta and the gradients in the memory of the back end, the kept
+     * parameters and a copy of theta (pinn_run_parameters()) in that of the host. */
+    void *theta, *best, *copy;
     void *gradients[PINN_MAX_TERMS];
     const void *gradient_tensors[PINN_MAX_TERMS * PINN_MAX_TENSORS]; /* [loss][tensor] */
     int n_tensors;
@@ -87,6 +89,13 @@ bool pinn_path(const pinn_run *run, const char *name, char path[PINN_PATH]);
 /* Zeroed but for `options`; destroy takes half-made runs. Returns 0 or an exit code after a message. */
 int pinn_run_create(pinn_run *run);
 void pinn_run_destroy(pinn_run *run);
+
+/* The parameters in host memory: lent until the next call. NULL: the device failed. */
+const void *pinn_run_parameters(pinn_run *run);
+/* 0, or an exit code after a message: the device failed. */
+int pinn_run_check_device(const pinn_run *run);
+/* What computes the network, for people and files: an instruction set, or "cuda". */
+const char *pinn_run_kernels(const pinn_run *run);
 
 /* Make, check and lock the directory. Nothing in it is touched. */
 int pinn_run_open_directory(pinn_run *run);

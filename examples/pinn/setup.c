@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,12 +61,71 @@ static int describe_tensors(pinn_run *run, sut_tensor *tensors, char (*names)[32
     return n;
 }
 
+/* The GPU: first what the library needs of it, then what the network does. */
+static int open_device(pinn_run *run)
+{
+    sut_capability_report report;
+    sut_capabilities_init(&report);
+    if (sut_capabilities(&report) == SUT_OK && !report.has_cuda)
+        return pinn_error(PINN_EXIT_USAGE, "--backend cuda: %s; --backend cpu runs without", report.cuda_reason);
+    char why[4800];
+    run->device = pinn_device_open(run->problem, &run->shape, run->kernels->real, why, sizeof why);
+    return run->device ? 0 : pinn_error(PINN_EXIT_USAGE, "--backend cuda: %s; --backend cpu runs without", why);
+}
+
+int pinn_run_check_device(const pinn_run *run)
+{
+    const char *const text = pinn_device_error(run->device);
+    return *text ? pinn_error(PINN_EXIT_FAILURE, "step %" PRId64 ": %s", run->steps + 1, text) : 0;
+}
+
+const char *pinn_run_kernels(const pinn_run *run)
+{
+    return run->device ? "cuda" : run->kernels->isa;
+}
+
+/* One array of the network's type in the memory of the back end. */
+static void *allocate(const pinn_run *run)
+{
+    const size_t size = run->n_parameters * run->kernels->real_size;
+    return run->device ? run->device->calls->allocate(run->device->network, size) : calloc(1, size);
+}
+
+static void release(const pinn_run *run, void *array)
+{
+    if (run->device && array)
+        run->device->calls->release(run->device->network, array);
+    else
+        free(array);
+}
+
+static bool copy_to(const pinn_run *run, void *to, const void *host)
+{
+    const size_t size = run->n_parameters * run->kernels->real_size;
+    if (run->device)
+        return run->device->calls->upload(run->device->network, to, host, size);
+    memcpy(to, host, size);
+    return true;
+}
+
+const void *pinn_run_parameters(pinn_run *run)
+{
+    const size_t size = run->n_parameters * run->kernels->real_size;
+    if (!run->device)
+        memcpy(run->copy, run->theta, size);
+    else if (!run->device->calls->download(run->device->network, run->copy, run->theta, size))
+        return NULL;
+    return run->copy;
+}
+
 static int create_optimizer(pinn_run *run)
 {
     const pinn_options *const o = run->options;
     sut_context_config context;
     sut_context_config_init(&context);
-    context.backend = o->backend ? SUT_BACKEND_CPU : SUT_BACKEND_AUTO;
+    context.backend = (sut_backend)o->backend;
+    if (run->device)
+        context.stream = run->device->calls->stream(run->device->network);
     context.n_threads = pinn_pool_threads(run->pool);
     context.isa = (sut_isa)o->isa;
     context.seed = (uint64_t)o->seed;
@@ -169,6 +229,13 @@ int pinn_run_open_directory(pinn_run *run)
     return 0;
 }
 
+/* The device says more where it is its memory, or something else of it. */
+static int out_of_memory(const pinn_run *run)
+{
+    const char *const text = pinn_device_error(run->device);
+    return pinn_error(PINN_EXIT_FAILURE, "%s", *text ? text : "out of memory");
+}
+
 int pinn_run_create(pinn_run *run)
 {
     const pinn_options *const o = run->options;
@@ -187,28 +254,36 @@ int pinn_run_create(pinn_run *run)
     run->pool = pinn_pool_create(o->threads > 0 ? (int)o->threads : pinn_processors());
     if (!run->pool)
         return pinn_error(PINN_EXIT_FAILURE, "threads: %s", strerror(errno));
-    run->theta = calloc(run->n_parameters, run->kernels->real_size);
+    int error = o->backend == SUT_BACKEND_CUDA ? open_device(run) : 0;
+    if (error)
+        return error;
+    run->theta = allocate(run);
     run->best = calloc(run->n_parameters, run->kernels->real_size);
-    bool ok = run->theta && run->best;
+    run->copy = calloc(run->n_parameters, run->kernels->real_size);
+    bool ok = run->theta && run->best && run->copy;
     for (int i = 0; i < run->n_losses; i++)
-        ok &= (run->gradients[i] = calloc(run->n_parameters, run->kernels->real_size)) != NULL;
+        ok &= (run->gradients[i] = allocate(run)) != NULL;
     double *const start = malloc(run->n_parameters * sizeof *start);
     if (ok && start) {
         pinn_initialise(&run->shape, (uint64_t)o->seed, start);
-        net_store(run->kernels->real, run->theta, 0, start, run->n_parameters);
+        net_store(run->kernels->real, run->copy, 0, start, run->n_parameters);
+        ok = copy_to(run, run->theta, run->copy);
     }
     ok &= start != NULL;
     free(start);
     if (!ok)
-        return pinn_error(PINN_EXIT_FAILURE, "out of memory");
-    const int error = create_optimizer(run);
+        return out_of_memory(run);
+    error = create_optimizer(run);
     if (error)
         return error;
     run->batch = pinn_batch_create(run->pool, run->kernels, &run->shape, run->problem, run->losses, run->n_losses,
                                    (int)o->points);
     run->evaluation = pinn_evaluation_create(run->pool, run->kernels, &run->shape, run->problem);
     if (!run->batch || !run->evaluation)
-        return pinn_error(PINN_EXIT_FAILURE, "out of memory");
+        return out_of_memory(run);
+    if (run->device &&
+        (!pinn_batch_use_device(run->batch, run->device) || !pinn_evaluation_use_device(run->evaluation, run->device)))
+        return out_of_memory(run);
     return 0;
 }
 
@@ -222,8 +297,10 @@ void pinn_run_destroy(pinn_run *run)
     pinn_evaluation_destroy(run->evaluation);
     pinn_batch_destroy(run->batch);
     pinn_pool_destroy(run->pool);
-    free(run->theta);
+    release(run, run->theta);
     free(run->best);
+    free(run->copy);
     for (int i = 0; i < PINN_MAX_TERMS; i++)
-        free(run->gradients[i]);
+        release(run, run->gradients[i]);
+    pinn_device_close(run->device);
 }

@@ -51,11 +51,13 @@ static void print_header(const pinn_run *run)
     const pinn_options *const o = run->options;
     fprintf(run->log,
             "%s: %s\n%s, surgery %s, alignment %s, %d losses, %s, seed %" PRId64 ", %" PRId64 " steps of %" PRId64
-            " interior points; %d threads, %s kernels; ",
+            " interior points; back end %s, %d threads, %s%s; ",
             run->problem->name, run->problem->title, sut_optimizer_method_name((sut_optimizer_method)o->optimizer),
             sut_surgery_method_name((sut_surgery_method)o->surgery), o->align == SUT_ALIGN_GUA ? "gua" : "none",
             run->n_losses, o->dtype == NET_F32 ? "f32" : "f64", o->seed, o->steps, o->points,
-            pinn_pool_threads(run->pool), run->kernels->isa);
+            sut_backend_name(sut_context_backend(run->context)), pinn_pool_threads(run->pool),
+            run->device ? run->device->calls->device_name(run->device->network) : run->kernels->isa,
+            run->device ? "" : " kernels");
     pinn_print_blas(run->log);
     if (run->steps)
         fprintf(run->log, "going on after step %" PRId64 " of %s\n", run->steps, o->resume);
@@ -82,25 +84,38 @@ static void print_progress(const pinn_run *run, ticker *t)
     fflush(run->log);
 }
 
-/* An evaluation that is due: the parameters are kept if they are the best so far. */
-static void evaluate(pinn_run *run)
+/* Scores of the parameters as they are. */
+static int evaluate_now(pinn_run *run, pinn_scores *scores)
 {
-    run->scores = pinn_evaluate(run->evaluation, run->theta);
+    const void *const parameters = pinn_run_parameters(run);
+    if (parameters)
+        *scores = pinn_evaluate(run->evaluation, parameters);
+    return pinn_run_check_device(run);
+}
+
+/* An evaluation that is due: the parameters are kept if they are the best so far. */
+static int evaluate(pinn_run *run)
+{
+    const int error = evaluate_now(run, &run->scores);
+    if (error)
+        return error;
     run->evaluated = true;
     run->progress.evaluation_step = (double)run->steps;
     if (run->scores.selection_mse < run->progress.best_selection) {
         run->progress.best_selection = run->scores.selection_mse;
         run->progress.best_step = (double)run->steps;
-        memcpy(run->best, run->theta, run->n_parameters * run->kernels->real_size);
+        memcpy(run->best, run->copy, run->n_parameters * run->kernels->real_size);
     }
+    return 0;
 }
 
 /* The gradients of the next step, and the step. */
 static int step(pinn_run *run)
 {
     const pinn_options *const o = run->options;
-    pinn_batch_gradients(run->batch, run->theta, (uint64_t)o->seed, o->fixed_points ? 0 : run->steps,
-                         run->progress.terms, run->progress.loss, run->gradients);
+    if (!pinn_batch_gradients(run->batch, run->theta, (uint64_t)o->seed, o->fixed_points ? 0 : run->steps,
+                              run->progress.terms, run->progress.loss, run->gradients))
+        return pinn_run_check_device(run);
     for (int i = 0; i < run->n_losses; i++)
         if (!isfinite(run->progress.loss[i]))
             return pinn_error(PINN_EXIT_FAILURE,
@@ -151,7 +166,9 @@ static int train(pinn_run *run)
         if (error)
             return error;
         if (run->steps % o->evaluate_every == 0)
-            evaluate(run);
+            error = evaluate(run);
+        if (error)
+            return error;
         run->stop = reason_to_stop(run);
         if (run->steps % o->log_every == 0)
             error = pinn_history_row(run);
@@ -164,7 +181,7 @@ static int train(pinn_run *run)
         const bool over =
             run->stop != PINN_STOP_NOT && run->stop != PINN_STOP_SIGNAL && run->stop != PINN_STOP_TIME_LIMIT;
         if (!error && over && !run->evaluated) {
-            run->scores = pinn_evaluate(run->evaluation, run->theta);
+            error = evaluate_now(run, &run->scores);
             run->evaluated = true;
         }
         if (!error && over)
@@ -176,14 +193,19 @@ static int train(pinn_run *run)
 
 static int finish(pinn_run *run)
 {
-    const pinn_scores last = pinn_evaluate(run->evaluation, run->theta);
+    pinn_scores last;
+    int error = evaluate_now(run, &last);
+    if (error)
+        return error;
     if (!(run->progress.best_selection <= last.selection_mse)) {
         run->progress.best_selection = last.selection_mse;
         run->progress.best_step = (double)run->steps;
-        memcpy(run->best, run->theta, run->n_parameters * run->kernels->real_size);
+        memcpy(run->best, run->copy, run->n_parameters * run->kernels->real_size);
     }
     const pinn_scores kept = pinn_evaluate(run->evaluation, run->best);
-    int error = pinn_report(run, &kept, &last);
+    error = pinn_run_check_device(run);
+    if (!error)
+        error = pinn_report(run, &kept, &last);
     if (!error && run->stop == PINN_STOP_SIGNAL) {
         fprintf(run->log,
                 "interrupted after step %" PRId64 "; to go on: suture-pinn %s --resume %s/checkpoint.safetensors"

@@ -30,7 +30,7 @@ static void options(void **state)
     expect(2, "--optimizer: there is no 'adan'; did you mean adam?", "burgers --optimizer adan");
     expect(2, "--align: there is no 'yes'", "burgers --align yes");
     expect(2, "--dtype: there is no 'f16'", "burgers --dtype f16");
-    expect(2, "--backend: there is no 'cuda'", "burgers --backend cuda");
+    expect(2, "--backend: there is no 'opencl'; known are auto, cpu, cuda", "burgers --backend opencl");
 }
 
 static void values(void **state)

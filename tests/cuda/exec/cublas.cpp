@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+extern "C" void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                            const float *A, int lda, const float *B, int ldb, float beta, float *C, int ldc);
 extern "C" void cblas_dgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, double alpha,
                             const double *A, int lda, const double *B, int ldb, double beta, double *C, int ldc);
 
@@ -47,7 +49,7 @@ EXPORT int cublasSetWorkspace_v2(cublasContext *handle, void *workspace, std::si
 }
 
 /* Each column lies in device memory; what is between them does not matter. */
-static bool are_columns(const double *A, std::int64_t rows, std::int64_t columns, std::int64_t lda)
+template <class Real> static bool are_columns(const Real *A, std::int64_t rows, std::int64_t columns, std::int64_t lda)
 {
     for (std::int64_t c = 0; c < columns; ++c)
         if (!exec::is_allocated(A + c * lda, (std::size_t)rows * sizeof *A))
@@ -55,20 +57,55 @@ static bool are_columns(const double *A, std::int64_t rows, std::int64_t columns
     return true;
 }
 
-EXPORT int cublasDgemm_v2_64(cublasContext *handle, int op_a, int op_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                             const double *alpha, const double *A, std::int64_t lda, const double *B, std::int64_t ldb,
-                             const double *beta, double *C, std::int64_t ldc)
+static void gemm(int op_a, int op_b, int m, int n, int k, float alpha, const float *A, int lda, const float *B, int ldb,
+                 float beta, float *C, int ldc)
+{
+    cblas_sgemm(102, 111 + op_a, 111 + op_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
+}
+static void gemm(int op_a, int op_b, int m, int n, int k, double alpha, const double *A, int lda, const double *B,
+                 int ldb, double beta, double *C, int ldc)
+{
+    cblas_dgemm(102, 111 + op_a, 111 + op_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
+}
+
+/* `count` products, whose operands are so many elements apart. */
+template <class Real>
+static int products(cublasContext *handle, int op_a, int op_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                    const Real *alpha, const Real *A, std::int64_t lda, long long step_a, const Real *B,
+                    std::int64_t ldb, long long step_b, const Real *beta, Real *C, std::int64_t ldc, long long step_c,
+                    std::int64_t count)
 {
     /* Without a workspace of its own cuBLAS allocates one when it likes. */
-    if (!handle->has_workspace || m < 1 || n < 1 || k < 1 || lda < (op_a ? k : m) || ldb < (op_b ? n : k) || ldc < m)
+    if (!handle->has_workspace || m < 1 || n < 1 || k < 1 || count < 1 || lda < (op_a ? k : m) ||
+        ldb < (op_b ? n : k) || ldc < m)
         return INVALID_VALUE;
-    if (!are_columns(A, op_a ? k : m, op_a ? m : k, lda) || !are_columns(B, op_b ? n : k, op_b ? k : n, ldb) ||
-        !are_columns(C, m, n, ldc))
-        return INVALID_VALUE;
-    const double a = *alpha, b = *beta;
+    for (std::int64_t i = 0; i < count; ++i)
+        if (!are_columns(A + i * step_a, op_a ? k : m, op_a ? m : k, lda) ||
+            !are_columns(B + i * step_b, op_b ? n : k, op_b ? k : n, ldb) || !are_columns(C + i * step_c, m, n, ldc))
+            return INVALID_VALUE;
+    const Real a = *alpha, b = *beta;
     exec::queue(handle->stream, [=] {
-        cblas_dgemm(102, 111 + (op_a != 0), 111 + (op_b != 0), (int)m, (int)n, (int)k, a, A, (int)lda, B, (int)ldb, b,
-                    C, (int)ldc);
+        for (std::int64_t i = 0; i < count; ++i)
+            gemm(op_a != 0, op_b != 0, (int)m, (int)n, (int)k, a, A + i * step_a, (int)lda, B + i * step_b, (int)ldb, b,
+                 C + i * step_c, (int)ldc);
     });
     return SUCCESS;
 }
+
+#define GEMM(letter, Real)                                                                                             \
+    EXPORT int cublas##letter##gemm_v2_64(                                                                             \
+        cublasContext *handle, int op_a, int op_b, std::int64_t m, std::int64_t n, std::int64_t k, const Real *alpha,  \
+        const Real *A, std::int64_t lda, const Real *B, std::int64_t ldb, const Real *beta, Real *C, std::int64_t ldc) \
+    {                                                                                                                  \
+        return products(handle, op_a, op_b, m, n, k, alpha, A, lda, 0, B, ldb, 0, beta, C, ldc, 0, 1);                 \
+    }                                                                                                                  \
+    EXPORT int cublas##letter##gemmStridedBatched_64(                                                                  \
+        cublasContext *handle, int op_a, int op_b, std::int64_t m, std::int64_t n, std::int64_t k, const Real *alpha,  \
+        const Real *A, std::int64_t lda, long long step_a, const Real *B, std::int64_t ldb, long long step_b,          \
+        const Real *beta, Real *C, std::int64_t ldc, long long step_c, std::int64_t count)                             \
+    {                                                                                                                  \
+        return products(handle, op_a, op_b, m, n, k, alpha, A, lda, step_a, B, ldb, step_b, beta, C, ldc, step_c,      \
+                        count);                                                                                        \
+    }
+GEMM(S, float)
+GEMM(D, double)
