@@ -68,6 +68,11 @@ function(suture_cuda_run name)
     add_test(NAME cuda.${name} COMMAND ${ARGN})
     set_tests_properties(cuda.${name} PROPERTIES LABELS cuda TIMEOUT 600
         ENVIRONMENT "SUTURE_CUDA_LIBRARY=$<TARGET_FILE:suture_cuda_exec>")
+    # A sanitizer stands between a library and the loader, which then does not look where the library says.
+    if(SUTURE_SANITIZE)
+        set_tests_properties(cuda.${name} PROPERTIES
+            ENVIRONMENT_MODIFICATION "LD_LIBRARY_PATH=path_list_prepend:${PROJECT_BINARY_DIR}/cuda/exec")
+    endif()
 endfunction()
 
 # suture_cuda_test(NAME SOURCES...): tests/cuda/SOURCES, a program of its own.
