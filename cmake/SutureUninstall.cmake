@@ -9,7 +9,7 @@ foreach(file IN LISTS files)
     message(STATUS "Removed $ENV{DESTDIR}${file}")
     # The package's own directories go when they are empty.
     cmake_path(GET file PARENT_PATH directory)
-    while(directory MATCHES "/suture(/docs|/examples(/[a-z]+)?)?$")
+    while(directory MATCHES "/suture(/docs|/examples(/[a-z]+)*)?$")
         file(GLOB rest "$ENV{DESTDIR}${directory}/*")
         if(rest)
             break()
