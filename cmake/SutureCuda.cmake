@@ -167,3 +167,11 @@ if(SUTURE_NVCC)
 else()
     suture_skipped_test(cuda.nvcc "nvcc was not found (looked on the path, in CUDA_PATH, CUDA_HOME and /usr/local/cuda)")
 endif()
+
+# Minutes each under the sanitizers, where the others do the same work: left to the optimized builds.
+get_property(names DIRECTORY PROPERTY TESTS)
+foreach(name IN LISTS names)
+    if(name MATCHES "^cuda\\.(property|agreement|pinn_run|golden\\.surgery|nvcc)")
+        set_property(TEST ${name} APPEND PROPERTY LABELS cuda-long)
+    endif()
+endforeach()
