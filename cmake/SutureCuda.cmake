@@ -171,7 +171,7 @@ endif()
 # Minutes each under the sanitizers, where the others do the same work: left to the optimized builds.
 get_property(names DIRECTORY PROPERTY TESTS)
 foreach(name IN LISTS names)
-    if(name MATCHES "^cuda\\.(property|agreement|pinn_run|golden\\.surgery|nvcc)")
+    if(name MATCHES "^cuda\\.(property|agreement|pinn|traffic|golden\\.surgery|nvcc)")
         set_property(TEST ${name} APPEND PROPERTY LABELS cuda-long)
     endif()
 endforeach()
