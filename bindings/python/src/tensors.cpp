@@ -227,7 +227,7 @@ std::vector<void *> Tensors::outputs(nb::object list, const char *what, bool wri
             throw nb::python_error();
         }
         result.push_back(view.count ? view.data : nullptr);
-        view.keep(array.ptr(), looked, unlocks || view.ran_code);
+        view.keep(array.ptr(), gathered, unlocks || view.ran_code); /* look() may clear what it looked at */
         gathered.add(array.release().ptr());
     }
     return result;
