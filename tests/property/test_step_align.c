@@ -19,8 +19,8 @@ static void everywhere(void (*visit)(const step_spec *spec, const char *name))
                 char name[300];
                 if (!step_variant((sut_optimizer_method)method, variant, &unused))
                     break;
-                if (test_on_device() && (method + variant + k) % 4 != 0)
-                    continue; /* one of the four each */
+                if (!step_is_run(method + variant + k))
+                    continue;
                 step_spec_init(&spec, (sut_optimizer_method)method, variant);
                 spec.dtype = k % 2 ? SUT_DTYPE_F64 : SUT_DTYPE_F32;
                 spec.config.metric = (sut_metric)(k / 2);
@@ -423,7 +423,7 @@ static void full_strength_proposes_what_was_applied(void **state)
 {
     (void)state;
     everywhere(visit_full_strength);
-    assert_true(checked_proposals > (test_on_device() ? 100 : 500));
+    assert_true(checked_proposals > (test_on_device() ? 30 : 500));
 }
 
 /* --- the gate -------------------------------------------------------------------------------------------------------- */

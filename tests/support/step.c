@@ -47,6 +47,11 @@ sut_context *step_context(int n_threads, sut_isa isa)
     return ctx;
 }
 
+bool step_is_run(int turn)
+{
+    return !test_on_device() || turn % (STEP_SANITIZED ? 12 : 3) == 0;
+}
+
 /* --- variants -------------------------------------------------------------------------------------------------------- */
 
 /* Parameters that select other loops: flags, and numbers whose zero switches something off. */

@@ -20,6 +20,9 @@ enum { STEP_MAX_TENSORS = 50 };
 #define STEP_SANITIZED 0
 #endif
 #define STEP_ROUNDS(full, short) (STEP_SANITIZED || test_on_device() ? (short) : (full))
+/* Of a loop over many combinations every turn on the CPU, one in three on an imitated device, one in twelve there under a
+ * sanitizer. */
+bool step_is_run(int turn);
 
 /* A context that lives as long as the program. NULL where the instruction set is not available here. */
 sut_context *step_context(int n_threads, sut_isa isa);
