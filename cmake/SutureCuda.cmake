@@ -57,11 +57,15 @@ target_link_libraries(suture_cuda_exec PRIVATE suture_exec ${CMAKE_DL_LIBS})
 set_target_properties(suture_cuda_exec PROPERTIES OUTPUT_NAME suture_cuda VERSION ${PROJECT_VERSION}
     SOVERSION ${SUTURE_SOVERSION} CXX_VISIBILITY_PRESET hidden)
 
-# cuBLAS, answered by OpenBLAS.
-suture_cuda_library(suture_exec_cublas cuda/exec "${cuda_tests}/exec/cublas.cpp")
-target_link_libraries(suture_exec_cublas PRIVATE suture_exec suture::openblas)
-set_target_properties(suture_exec_cublas PROPERTIES OUTPUT_NAME cublas SOVERSION 13)
-add_dependencies(suture_cuda_exec suture_exec_cublas)
+# cuBLAS and cuSOLVER, answered by OpenBLAS and the LAPACK in it.
+foreach(name IN ITEMS cublas cusolver)
+    suture_cuda_library(suture_exec_${name} cuda/exec "${cuda_tests}/exec/${name}.cpp")
+    target_link_libraries(suture_exec_${name} PRIVATE suture_exec suture::openblas)
+    set_target_properties(suture_exec_${name} PROPERTIES OUTPUT_NAME ${name})
+    add_dependencies(suture_cuda_exec suture_exec_${name})
+endforeach()
+set_target_properties(suture_exec_cublas PROPERTIES SOVERSION 13)
+set_target_properties(suture_exec_cusolver PROPERTIES SOVERSION 12)
 
 # suture_cuda_run(NAME COMMAND...): a test of the execution layer's libsuture_cuda.
 function(suture_cuda_run name)

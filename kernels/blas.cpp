@@ -6,9 +6,7 @@
  * over n, which gemm splits over the device as syrk does not; the lower triangle is taken.
  */
 #include "kernels/blas.h"
-
-#include <dlfcn.h>
-#include <stdio.h>
+#include "kernels/shared_library.h"
 
 #if CUDART_VERSION >= 13000
 #define CUBLAS_NAME "libcublas.so.13"
@@ -35,23 +33,16 @@ struct sut_cuda_blas {
                  int64_t ldc);
 };
 
-template <class Function> static bool find(void *library, const char *name, Function *out)
-{
-    void *const symbol = dlsym(library, name);
-    memcpy(out, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static void find_functions(sut_cuda_blas *blas)
 {
-    blas->library = dlopen(CUBLAS_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    blas->library = sut_open_library(CUBLAS_NAME);
     if (!blas->library)
         return;
-    const bool complete = find(blas->library, "cublasCreate_v2", &blas->create) &&
-                          find(blas->library, "cublasDestroy_v2", &blas->destroy) &&
-                          find(blas->library, "cublasSetStream_v2", &blas->set_stream) &&
-                          find(blas->library, "cublasSetWorkspace_v2", &blas->set_workspace) &&
-                          find(blas->library, "cublasDgemm_v2_64", &blas->dgemm);
+    const bool complete = sut_find_function(blas->library, "cublasCreate_v2", &blas->create) &&
+                          sut_find_function(blas->library, "cublasDestroy_v2", &blas->destroy) &&
+                          sut_find_function(blas->library, "cublasSetStream_v2", &blas->set_stream) &&
+                          sut_find_function(blas->library, "cublasSetWorkspace_v2", &blas->set_workspace) &&
+                          sut_find_function(blas->library, "cublasDgemm_v2_64", &blas->dgemm);
     if (!complete) {
         (void)dlclose(blas->library);
         blas->library = NULL;

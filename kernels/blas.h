@@ -1,7 +1,7 @@
 /*
  * cuBLAS, for the Gram matrix of many f64 rows that lie at equal distances in memory. The library is opened when it is first
  * needed and belongs to the context, as do its workspace and its stream; where it is not installed the kernels of this
- * directory serve. (cuSOLVER finds its place here when something needs it.)
+ * directory serve.
  */
 #ifndef SUT_KERNELS_BLAS_H
 #define SUT_KERNELS_BLAS_H

@@ -5,6 +5,7 @@
 #include "kernels/blas.h"
 #include "kernels/launch.h"
 #include "kernels/plan.h"
+#include "kernels/solver.h"
 
 #include <stdio.h>
 
@@ -173,6 +174,7 @@ void sut_cuda_close(sut_context *ctx)
     if (cuda->opened) {
         const sut_cuda_scope scope(ctx); /* what has to be given back is given back by a lost device too */
         sut_cuda_blas_close(ctx);
+        sut_cuda_solver_close(ctx);
         sut_cuda_plan_destroy(ctx, cuda->plain);
     }
     const sut_backend_host *const host = cuda->host;

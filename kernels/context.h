@@ -12,8 +12,9 @@
 
 #include <cuda_runtime.h>
 
-struct sut_cuda_plan; /* plan.h */
-struct sut_cuda_blas; /* blas.h */
+struct sut_cuda_plan;   /* plan.h */
+struct sut_cuda_blas;   /* blas.h */
+struct sut_cuda_solver; /* solver.h */
 
 /* Addresses that were found to be this device's, by a hash of the address: a driver is not asked twice about a gradient. */
 enum { SUT_CUDA_KNOWN = 4096 };
@@ -26,9 +27,10 @@ struct sut_cuda {
     bool opened;
     bool lost;
     char lost_text[400];
-    sut_cuda_plan *plain; /* for arrays that have no plan of their own */
-    sut_cuda_blas *blas;  /* NULL until it is asked for */
-    char fault[96];       /* what pointer_fault() says last */
+    sut_cuda_plan *plain;    /* for arrays that have no plan of their own */
+    sut_cuda_blas *blas;     /* NULL until it is asked for */
+    sut_cuda_solver *solver; /* likewise */
+    char fault[96];          /* what pointer_fault() says last */
     const void *known[SUT_CUDA_KNOWN];
 };
 

@@ -2,6 +2,8 @@
  * The kernels of drive.h for one number of rows: few (SUT_ROOM is SUT_CUDA_FEW) or many. drive_few.cu and drive_many.cu include
  * this; a thread's stack is as deep as the algebra's local arrays, which is why there are two copies.
  */
+#include "kernels/array.cuh" /* before the headers that declare local arrays */
+
 #include "kernels/drive.h"
 #include "kernels/apply.cuh"
 #include "kernels/fused.cuh"
@@ -353,60 +355,9 @@ __device__ __forceinline__ void run_pass(const sut_cuda_args &args, int slice, b
         step_factor_body(args, slice, memory.total, memory.ticket);
 }
 
-/* By calls: what the ordinary step in f32 does without. There is one copy of each, and their registers are not added up. */
-template <class Real, int ACTION>
-__device__ __noinline__ void call_pass(const sut_cuda_args &args, int slice, block_memory memory)
-{
-    run_pass<Real, ACTION>(args, slice, memory);
-}
-template <class Real> __device__ __noinline__ void call_forms(const sut_cuda_args &args, int slice, block_memory memory)
-{
-    apply_body<Real, false, true>(args, slice, memory);
-}
-__device__ __noinline__ void call_search(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice,
-                                         block_memory memory)
-{
-    if (action == SUT_ACTION_LARGEST)
-        row_max_body(args, slice, reinterpret_cast<unsigned long long *>(memory.scratch), d->found);
-    else
-        find_culprit(d, args, slice, action == SUT_ACTION_CULPRIT || action == SUT_ACTION_CULPRIT_INDEX,
-                     action == SUT_ACTION_CULPRIT_INDEX || action == SUT_ACTION_PARAMETERS_INDEX);
-}
-
-SUT_GPU void run_float(const sut_cuda_args &args, int action, int slice, block_memory memory)
-{
-    switch (action) {
-    case SUT_ACTION_GRAM: run_pass<float, SUT_ACTION_GRAM>(args, slice, memory); break;
-    case SUT_ACTION_FUSED: run_pass<float, SUT_ACTION_FUSED>(args, slice, memory); break;
-    case SUT_ACTION_PROPOSE: run_pass<float, SUT_ACTION_PROPOSE>(args, slice, memory); break;
-    default:
-        if (args.forms)
-            call_forms<float>(args, slice, memory);
-        else
-            run_pass<float, SUT_ACTION_APPLY>(args, slice, memory);
-    }
-}
-
-/* Repairs and searches go over all chunks, in double. */
-SUT_GPU void run_double(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice, block_memory memory)
-{
-    switch (action) {
-    case SUT_ACTION_GRAM: call_pass<double, SUT_ACTION_GRAM>(args, slice, memory); break;
-    case SUT_ACTION_FUSED: call_pass<double, SUT_ACTION_FUSED>(args, slice, memory); break;
-    case SUT_ACTION_PROPOSE: call_pass<double, SUT_ACTION_PROPOSE>(args, slice, memory); break;
-    case SUT_ACTION_APPLY:
-        if (args.forms)
-            call_forms<double>(args, slice, memory);
-        else
-            call_pass<double, SUT_ACTION_APPLY>(args, slice, memory);
-        break;
-    case SUT_ACTION_FACTOR: call_pass<double, SUT_ACTION_FACTOR>(args, slice, memory); break;
-    default: call_search(d, args, action, slice, memory);
-    }
-}
-
 /* Shared memory of a block, in dynamic shared memory: what every thread reads, then what the bodies work in. */
 struct shared_head {
+    array_room arrays; /* comes first */
     sut_cuda_args args;
     unsigned ticket, action;
 };
@@ -419,8 +370,11 @@ enum {
     BEFORE_SUMS = HEAD + SCRATCH + ASIDE
 };
 
-SUT_GPU block_memory divide_shared(unsigned char *memory)
+static_assert((int)ASIDE >= 16384, "the algebra's local arrays lie there, too");
+
+SUT_GPU block_memory divide_shared()
 {
+    SUT_DYNAMIC_SHARED(unsigned char, memory);
     shared_head *const head = reinterpret_cast<shared_head *>(memory);
     block_memory b;
     b.ticket = &head->ticket;
@@ -430,8 +384,59 @@ SUT_GPU block_memory divide_shared(unsigned char *memory)
     return b;
 }
 
+/* By calls, one to a slice: their registers are not added up, and the kernel around them keeps none in memory. */
+template <class Real, int ACTION> __device__ __noinline__ void call_pass(const sut_cuda_args &args, int slice)
+{
+    run_pass<Real, ACTION>(args, slice, divide_shared());
+}
+template <class Real> __device__ __noinline__ void call_forms(const sut_cuda_args &args, int slice)
+{
+    apply_body<Real, false, true>(args, slice, divide_shared());
+}
+__device__ __noinline__ void call_search(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice)
+{
+    const block_memory memory = divide_shared();
+    if (action == SUT_ACTION_LARGEST)
+        row_max_body(args, slice, reinterpret_cast<unsigned long long *>(memory.scratch), d->found);
+    else
+        find_culprit(d, args, slice, action == SUT_ACTION_CULPRIT || action == SUT_ACTION_CULPRIT_INDEX,
+                     action == SUT_ACTION_CULPRIT_INDEX || action == SUT_ACTION_PARAMETERS_INDEX);
+}
+
+SUT_GPU void run_float(const sut_cuda_args &args, int action, int slice)
+{
+    switch (action) {
+    case SUT_ACTION_GRAM: call_pass<float, SUT_ACTION_GRAM>(args, slice); break;
+    case SUT_ACTION_FUSED: call_pass<float, SUT_ACTION_FUSED>(args, slice); break;
+    case SUT_ACTION_PROPOSE: call_pass<float, SUT_ACTION_PROPOSE>(args, slice); break;
+    default:
+        if (args.forms)
+            call_forms<float>(args, slice);
+        else
+            call_pass<float, SUT_ACTION_APPLY>(args, slice);
+    }
+}
+
+/* Repairs and searches go over all chunks, in double. */
+SUT_GPU void run_double(sut_cuda_drive *d, const sut_cuda_args &args, int action, int slice)
+{
+    switch (action) {
+    case SUT_ACTION_GRAM: call_pass<double, SUT_ACTION_GRAM>(args, slice); break;
+    case SUT_ACTION_FUSED: call_pass<double, SUT_ACTION_FUSED>(args, slice); break;
+    case SUT_ACTION_PROPOSE: call_pass<double, SUT_ACTION_PROPOSE>(args, slice); break;
+    case SUT_ACTION_APPLY:
+        if (args.forms)
+            call_forms<double>(args, slice);
+        else
+            call_pass<double, SUT_ACTION_APPLY>(args, slice);
+        break;
+    case SUT_ACTION_FACTOR: call_pass<double, SUT_ACTION_FACTOR>(args, slice); break;
+    default: call_search(d, args, action, slice);
+    }
+}
+
 /* One set of chunks, slices in turn. */
-SUT_GPU void run_set(sut_cuda_drive *d, int set, shared_head *head, const block_memory &memory)
+SUT_GPU void run_set(sut_cuda_drive *d, int set, shared_head *head)
 {
     __syncthreads(); /* nobody reads the arguments of the set before any more */
     if (threadIdx.x == 0) {
@@ -449,15 +454,17 @@ SUT_GPU void run_set(sut_cuda_drive *d, int set, shared_head *head, const block_
     __syncthreads();
     for (int slice = (int)blockIdx.x; slice < head->args.n_slices; slice += (int)gridDim.x) {
         if (set == 0)
-            run_float(head->args, (int)head->action, slice, memory);
+            run_float(head->args, (int)head->action, slice);
         else
-            run_double(d, head->args, (int)head->action, slice, memory);
+            run_double(d, head->args, (int)head->action, slice);
     }
 }
 
 /* The block that decides: thread 0 asks the algebra, all of them make the constants of the tensors. */
 static __device__ __noinline__ void lead(sut_cuda_drive *d, shared_head *head, int flags)
 {
+    if (threadIdx.x == 0)
+        head->arrays.first = head->arrays.next = static_cast<unsigned char *>(divide_shared().aside);
     for (int now = flags;; now &= ~(SUT_RUN_BEGIN | SUT_RUN_HAS_GRAM)) {
         if (threadIdx.x == 0) {
             head->action = (unsigned)decide(d, now);
@@ -485,8 +492,6 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS, 1)
 {
     SUT_DYNAMIC_SHARED(unsigned char, memory);
     shared_head *const head = reinterpret_cast<shared_head *>(memory);
-    const block_memory block = divide_shared(memory);
-    const cooperative_groups::grid_group grid = cooperative_groups::this_grid();
     if (blockIdx.x == 0) {
         unpack(parcel);
         __syncthreads();
@@ -494,7 +499,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS, 1)
         __threadfence();
     }
     for (;;) {
-        grid.sync();
+        cooperative_groups::this_grid().sync();
         if (threadIdx.x == 0)
             head->action = (unsigned)*(volatile int *)&d->action;
         __syncthreads();
@@ -503,7 +508,7 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS, 1)
         const bool all = d->all != 0;
         for (int set = all ? 2 : 0; set < (all ? 3 : 2); ++set)
             if (d->sets[set].count > 0)
-                run_set(d, set, head, block);
+                run_set(d, set, head);
         /* Whoever is done last decides: its block sees what all have written. */
         __threadfence();
         __syncthreads();
@@ -526,7 +531,6 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS, 1) ready_kernel(const sut_cu
 {
     SUT_DYNAMIC_SHARED(unsigned char, memory);
     shared_head *const head = reinterpret_cast<shared_head *>(memory);
-    const block_memory block = divide_shared(memory);
     if (threadIdx.x == 0) {
         head->args = d->args;
         head->args.chunks += d->sets[set].first;
@@ -539,9 +543,9 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS, 1) ready_kernel(const sut_cu
     if (!head->action)
         return;
     if (ACTION == SUT_ACTION_APPLY && head->args.forms)
-        call_forms<Real>(head->args, (int)blockIdx.x, block);
+        call_forms<Real>(head->args, (int)blockIdx.x);
     else
-        run_pass<Real, ACTION>(head->args, (int)blockIdx.x, block);
+        run_pass<Real, ACTION>(head->args, (int)blockIdx.x, divide_shared());
 }
 
 /* ---- launches ---- */

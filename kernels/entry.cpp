@@ -1,6 +1,7 @@
 /* What libsuture finds in this library, see backend/cuda.h. */
 #include "kernels/context.h"
 #include "kernels/drive.h"
+#include "kernels/solver.h"
 
 extern "C" {
 #include "backend/cuda.h"
@@ -20,7 +21,7 @@ static const sut_backend_ops ops = {
     sut_cuda_cone_sums,      sut_cuda_cone_apply,   sut_cuda_cone_measure,
     sut_cuda_cone_factor,    sut_cuda_drive_create, sut_cuda_drive_destroy,
     sut_cuda_drive_step,     sut_cuda_drive_pull,   sut_cuda_drive_push,
-    sut_cuda_step,
+    sut_cuda_eigen,          sut_cuda_step,
 };
 
 extern "C" SUT_API const sut_cuda_library *SUT_CUDA_ENTRY(void)

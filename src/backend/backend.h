@@ -21,7 +21,7 @@
 
 /* Version of the table below and of all that its functions are given, the context included. A back end in a library of its
  * own was built with the same number, which is part of the name of its entry (backend/cuda.h). */
-#define SUT_BACKEND_VERSION 2
+#define SUT_BACKEND_VERSION 3
 
 /* Where the elements are: tensors cut into chunks. `first_chunk` has n_tensors + 1 entries. */
 typedef struct sut_layout {
@@ -152,6 +152,10 @@ typedef struct sut_backend_ops {
                              const double *losses, unsigned kind);
     sut_status (*drive_pull)(sut_context *ctx, struct sut_optimizer *opt);
     sut_status (*drive_push)(sut_context *ctx, struct sut_optimizer *opt);
+
+    /* A = V diag(values) V^T of a symmetric f64 matrix, by columns, lower triangle: A becomes V, eigenvalues ascend. For
+     * states that are matrices; allocates. NULL on the CPU, whose LAPACK serves. */
+    sut_status (*eigen)(sut_context *ctx, int n, double *A, double *values);
 
     /* One pass of an optimizer step, see optim/step.h. */
     sut_status (*step)(sut_context *ctx, const struct sut_step_pass *pass);

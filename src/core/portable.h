@@ -8,7 +8,11 @@
 #ifdef __CUDACC__
 #define SUT_SMALL __host__ __device__ static inline
 /* Calls are cheap beside what these do; inlined into one another they would take nvcc minutes and threads deep stacks. */
+#ifdef SUT_PORTABLE_STATIC
+#define SUT_HOST_DEVICE __device__ __noinline__
+#else
 #define SUT_HOST_DEVICE __host__ __device__ __noinline__
+#endif
 #define SUT_SOLVER SUT_HOST_DEVICE static __attribute__((unused))
 #else
 #define SUT_SMALL static inline
@@ -21,6 +25,16 @@
 #define SUT_PORTABLE SUT_HOST_DEVICE static
 #else
 #define SUT_PORTABLE SUT_HOST_DEVICE
+#endif
+
+/*
+ * Local arrays of these functions, uninitialised and of zeros. A stack on a GPU is set aside for every thread that could run, so
+ * that the source of the GPU takes them from memory of the one thread that does (kernels/array.cuh). Not to be copied, and no
+ * operand of sizeof.
+ */
+#ifndef SUT_ARRAY
+#define SUT_ARRAY(type, name, count) type name[count]
+#define SUT_ZEROS(type, name, count) type name[count] = {0}
 #endif
 
 #endif /* SUT_CORE_PORTABLE_H */

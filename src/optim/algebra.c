@@ -413,7 +413,8 @@ SUT_HOST_DEVICE static bool in_range_of_f32(const sut_algebra *a)
 SUT_HOST_DEVICE static bool find_multipliers(sut_algebra *a, double *lambda, double *violation_out)
 {
     const int m = a->m;
-    double b[SUT_ROOM] = {0}, slack[SUT_ROOM];
+    SUT_ZEROS(double, b, SUT_ROOM);
+    SUT_ARRAY(double, slack, SUT_ROOM);
     for (int i = 0; i < m; ++i) {
         const bool zero = sut_algebra_is_zero_row(a, i);
         b[i] = zero ? 0 : a->b[i];
@@ -541,7 +542,9 @@ SUT_HOST_DEVICE static const sut_request *refine(sut_algebra *a)
 {
     const int m = a->m;
     sut_solution *const s = &a->solution;
-    double slack[SUT_ROOM], total[SUT_ROOM] = {0}, delta[SUT_ROOM];
+    SUT_ARRAY(double, slack, SUT_ROOM);
+    SUT_ZEROS(double, total, SUT_ROOM);
+    SUT_ARRAY(double, delta, SUT_ROOM);
     bool outside;
     take_measure(a, s, slack);
     if (!a->ill || sqrt(s->pp) <= SUT_ZERO_UPDATE * sqrt(a->uu))
@@ -625,13 +628,15 @@ SUT_HOST_DEVICE static const sut_request *begin_factoring(sut_algebra *a)
 SUT_HOST_DEVICE static const sut_request *use_factor(sut_algebra *a)
 {
     const int m = a->m;
-    double delta[SUT_ROOM], from[SUT_ROOM], lambda[SUT_ROOM];
+    SUT_ARRAY(double, delta, SUT_ROOM);
+    SUT_ARRAY(double, from, SUT_ROOM);
+    SUT_ARRAY(double, lambda, SUT_ROOM);
     const double *const scale = a->scale;
     sut_solution *const now = &a->now;
     sut_nnls_end end;
     for (int i = 0; i < m; ++i)
         from[i] = scale[i] == 0 ? 0 : (now->lambda[i] + now->correction[i]) * scale[m] / scale[i];
-    if (!sut_nnls(a->R, m, a->round ? from : NULL, lambda, delta, a->work, &end))
+    if (!sut_nnls(a->R, m, a->round ? (const double *)from : NULL, lambda, delta, a->work, &end))
         return settle_measured(a);
     a->vanishes = end.length <= end.noise; /* what is left of u is nothing but rounding: p = 0 */
     if (a->vanishes)
@@ -654,7 +659,7 @@ SUT_HOST_DEVICE static const sut_request *use_factor(sut_algebra *a)
 
 SUT_HOST_DEVICE static const sut_request *judge_factor(sut_algebra *a)
 {
-    double slack[SUT_ROOM];
+    SUT_ARRAY(double, slack, SUT_ROOM);
     bool outside;
     sut_solution *const now = &a->now;
     take_measure(a, now, slack);

@@ -36,7 +36,9 @@ SUT_PORTABLE sut_status sut_surgery_aligned_mtl(const sut_surgery_problem *probl
     const int m = problem->m;
     const size_t size = (size_t)m * (size_t)m;
     const double *preference = problem->config->preference;
-    double *A = problem->work, *V = A + size, values[SUT_ROOM], kept[SUT_ROOM];
+    double *A = problem->work, *V = A + size;
+    SUT_ARRAY(double, values, SUT_ROOM);
+    SUT_ARRAY(double, kept, SUT_ROOM);
     memcpy(A, problem->K, size * sizeof *A);
     sut_jacobi(A, m, V, values);
 

@@ -53,25 +53,26 @@ SUT_HOST_DEVICE static bool solve_at(const cagrad *p, double nu, double *w, doub
 /* The root of the support of w; NaN when its rows are dependent or there is none. */
 SUT_HOST_DEVICE static double root_of_support(const cagrad *p, const double *w)
 {
-    sut_nnqp_state q;
-    double x[SUT_ROOM], y[SUT_ROOM];
-    sut_nnqp_scale(&q, p->K, p->m, p->work, p->work + (size_t)p->m * (size_t)p->m);
-    for (int i = 0; i < q.n; ++i)
-        if (w[q.row[i]] > 0.0 && !sut_nnqp_append(&q, i))
+    SUT_ARRAY(sut_nnqp_state, q, 1);
+    SUT_ARRAY(double, x, SUT_ROOM);
+    SUT_ARRAY(double, y, SUT_ROOM);
+    sut_nnqp_scale(q, p->K, p->m, p->work, p->work + (size_t)p->m * (size_t)p->m);
+    for (int i = 0; i < q->n; ++i)
+        if (w[q->row[i]] > 0.0 && !sut_nnqp_append(q, i))
             return NAN;
-    for (int k = 0; k < q.np; ++k) {
-        const double scale = q.scale[q.P[k]];
+    for (int k = 0; k < q->np; ++k) {
+        const double scale = q->scale[q->P[k]];
         x[k] = scale;
-        y[k] = p->k[q.row[q.P[k]]] * scale;
+        y[k] = p->k[q->row[q->P[k]]] * scale;
     }
-    sut_cholesky_solve(q.L, q.n, q.np, x);
-    sut_cholesky_solve(q.L, q.n, q.np, y);
+    sut_cholesky_solve(q->L, q->n, q->np, x);
+    sut_cholesky_solve(q->L, q->n, q->np, y);
     double X = 0.0, Y = 0.0, Q = 0.0;
-    for (int k = 0; k < q.np; ++k) {
-        const double scale = q.scale[q.P[k]];
+    for (int k = 0; k < q->np; ++k) {
+        const double scale = q->scale[q->P[k]];
         X += x[k] * scale;
         Y += y[k] * scale;
-        Q += y[k] * p->k[q.row[q.P[k]]] * scale;
+        Q += y[k] * p->k[q->row[q->P[k]]] * scale;
     }
     Q -= Y / X * Y;
     const double rest = 1.0 - sut_max2(0.0, Q) / p->r / p->r;
@@ -130,7 +131,7 @@ SUT_HOST_DEVICE static sut_status answer_stationary(const sut_surgery_problem *p
                                                     sut_surgery_output *out)
 {
     const int m = problem->m;
-    double mean[SUT_ROOM] = {0};
+    SUT_ZEROS(double, mean, SUT_ROOM);
     for (int i = 0; i < m; ++i)
         mean[i] = 1.0 / m;
     out->pareto = true;
@@ -155,61 +156,62 @@ SUT_PORTABLE sut_status sut_surgery_cagrad(const sut_surgery_problem *problem, s
     const double factor = config->cagrad_rescale == 1   ? 1.0 / (1.0 + c * c)
                           : config->cagrad_rescale == 2 ? 1.0 / (1.0 + c)
                                                         : 1.0;
-    cagrad p;
+    SUT_ARRAY(cagrad, p, 1);
     double longest = 0.0;
-    p.K = problem->K;
-    p.m = m;
-    p.k0 = 0.0;
-    p.S = problem->work;
-    p.work = problem->work + (size_t)m * (size_t)m;
+    p->K = problem->K;
+    p->m = m;
+    p->k0 = 0.0;
+    p->S = problem->work;
+    p->work = problem->work + (size_t)m * (size_t)m;
     for (int i = 0; i < m; ++i) {
-        p.k[i] = 0.0;
+        p->k[i] = 0.0;
         for (int j = 0; j < m; ++j)
-            p.k[i] += p.K[(size_t)i * (size_t)m + (size_t)j];
-        p.k[i] *= mean;
-        p.k0 += p.k[i];
+            p->k[i] += p->K[(size_t)i * (size_t)m + (size_t)j];
+        p->k[i] *= mean;
+        p->k0 += p->k[i];
         longest = sut_max2(longest, problem->d[i]);
     }
-    p.k0 = sut_max2(0.0, p.k0 * mean);
+    p->k0 = sut_max2(0.0, p->k0 * mean);
     /* eps has the unit of a squared norm in one place, of a norm in two others. */
-    p.eps = ldexp(config->cagrad_eps, -2 * problem->exponent);
+    p->eps = ldexp(config->cagrad_eps, -2 * problem->exponent);
     const double eps_length = ldexp(config->cagrad_eps, -problem->exponent);
     const bool smooth = config->cagrad_eps > 0.0;
-    p.r = c * sqrt(p.k0 + p.eps) + eps_length;
+    p->r = c * sqrt(p->k0 + p->eps) + eps_length;
 
-    if (!smooth && p.k0 <= 64.0 * m * SUT_EPS * problem->largest) {
+    if (!smooth && p->k0 <= 64.0 * m * SUT_EPS * problem->largest) {
         out->zero = out->pareto = true; /* the mean itself is 0 */
         return SUT_OK;
     }
     for (int i = 0; i < m; ++i)
         out->weights[i] = factor * mean;
-    if (p.r == 0.0)
+    if (p->r == 0.0)
         return SUT_OK;
 
     /* The point of least norm is w(0): a root lies above its length. */
-    double w[SUT_ROOM], norm2;
-    if (sut_hull(p.K, m, w, p.work) < 0)
+    double norm2;
+    SUT_ARRAY(double, w, SUT_ROOM);
+    if (sut_hull(p->K, m, w, p->work) < 0)
         return SUT_ERROR_INTERNAL;
-    norm2 = sut_max2(0.0, sut_form(p.K, m, w, w));
-    out->pareto = sut_surgery_hull_has_zero(p.K, m, w, norm2);
-    double low = sqrt(norm2 + p.eps);
+    norm2 = sut_max2(0.0, sut_form(p->K, m, w, w));
+    out->pareto = sut_surgery_hull_has_zero(p->K, m, w, norm2);
+    double low = sqrt(norm2 + p->eps);
     if (out->pareto && !smooth) {
         /* 1e-7 of the rows that meet in 0; with rows of similar lengths, of the longest. */
         double reach = 0.0;
         for (int i = 0; i < m; ++i)
             reach += w[i] * problem->d[i];
         low = 1e-7 * (reach > 0.0 ? reach : longest);
-        if (!solve_at(&p, low, w, &norm2))
+        if (!solve_at(p, low, w, &norm2))
             return SUT_ERROR_INTERNAL;
         if (norm2 <= low * low)
             return answer_stationary(problem, factor, out);
     }
-    if (!find_root(&p, low, sut_max2(sqrt(longest * longest + p.eps), low), w, &norm2, &out->iterations))
+    if (!find_root(p, low, sut_max2(sqrt(longest * longest + p->eps), low), w, &norm2, &out->iterations))
         return SUT_ERROR_INTERNAL;
     out->converged = out->iterations <= MAX_STEPS;
-    const double length = smooth ? sqrt(sut_max2(0.0, norm2 - p.eps)) + eps_length : sqrt(norm2);
+    const double length = smooth ? sqrt(sut_max2(0.0, norm2 - p->eps)) + eps_length : sqrt(norm2);
     for (int i = 0; i < m; ++i)
-        out->weights[i] += factor * p.r * w[i] / length;
+        out->weights[i] += factor * p->r * w[i] / length;
     /* g_w was noise after all: weights of r / |g_w| that cancel. */
     if (out->pareto && !smooth && sut_surgery_vanishes(problem, out->weights))
         return answer_stationary(problem, factor, out);

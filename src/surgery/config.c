@@ -76,7 +76,7 @@ SUT_HOST_DEVICE static double tracked_norm(const sut_surgery_problem *problem, c
 SUT_HOST_DEVICE static bool solve_full_rank(const double *C, const live_rows *live, double *L, double *x)
 {
     const int n = live->n;
-    double r[SUT_ROOM];
+    SUT_ARRAY(double, r, SUT_ROOM);
     for (int i = 0; i < n; ++i)
         if (!sut_cholesky_append(L, n, i, C + (size_t)i * (size_t)n, C[(size_t)i * (size_t)(n + 1)], 0.0))
             return false;
@@ -113,7 +113,8 @@ SUT_HOST_DEVICE static bool solve_direction(const sut_surgery_problem *problem, 
 {
     const int n = live->n;
     const size_t ld = (size_t)n;
-    double *C = problem->work, *L = C + ld * ld, *V = L + ld * ld, values[SUT_ROOM];
+    double *C = problem->work, *L = C + ld * ld, *V = L + ld * ld;
+    SUT_ARRAY(double, values, SUT_ROOM);
     for (int i = 0; i < n; ++i)
         for (int j = 0; j < n; ++j)
             C[(size_t)i * ld + (size_t)j] =
@@ -160,31 +161,32 @@ SUT_HOST_DEVICE static bool solve_pair(const sut_surgery_problem *problem, const
 
 SUT_PORTABLE sut_status sut_surgery_config_solve(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
-    live_rows live;
-    double x[SUT_ROOM], Cx[SUT_ROOM];
-    gather(problem, &live);
-    if (live.n == 2 && live.omega[0] == live.omega[1]) {
+    SUT_ARRAY(live_rows, live, 1);
+    SUT_ARRAY(double, x, SUT_ROOM);
+    SUT_ARRAY(double, Cx, SUT_ROOM);
+    gather(problem, live);
+    if (live->n == 2 && live->omega[0] == live->omega[1]) {
         /* omega = 0 on all live rows: no angle is asked for. */
-        out->zero = live.omega[0] == 0.0 || !solve_pair(problem, &live, out);
+        out->zero = live->omega[0] == 0.0 || !solve_pair(problem, live, out);
         return SUT_OK;
     }
     bool some = false;
-    for (int i = 0; i < live.n; ++i)
-        some = some || live.omega[i] != 0.0;
-    if (!some || !solve_direction(problem, &live, x, Cx, &out->rank)) {
+    for (int i = 0; i < live->n; ++i)
+        some = some || live->omega[i] != 0.0;
+    if (!some || !solve_direction(problem, live, x, Cx, &out->rank)) {
         out->zero = true;
         return SUT_OK;
     }
     double norm2 = 0.0, sum = 0.0, length = 0.0;
-    for (int i = 0; i < live.n; ++i) {
+    for (int i = 0; i < live->n; ++i) {
         norm2 += x[i] * Cx[i];
         sum += Cx[i];
-        length += live.d[i] * Cx[i];
+        length += live->d[i] * Cx[i];
     }
     if (problem->config->config_length != SUT_CONFIG_PROJECTION)
-        length = tracked_norm(problem, &live) * sum;
+        length = tracked_norm(problem, live) * sum;
     /* |p| appears twice, in the cosines of L and in front of x: L / |p| = (sum ..) / |p|^2. */
-    for (int i = 0; i < live.n; ++i)
-        out->weights[live.row[i]] = length / norm2 * x[i] / live.d[i];
+    for (int i = 0; i < live->n; ++i)
+        out->weights[live->row[i]] = length / norm2 * x[i] / live->d[i];
     return SUT_OK;
 }

@@ -208,7 +208,9 @@ SUT_SOLVER void sut_residual(const double *A, int m, const double *rhs, const do
  */
 SUT_SOLVER void sut_refine(const double *A, const double *V, const double *values, int m, const double *rhs, double *x)
 {
-    double r[SUT_ROOM], dx[SUT_ROOM], before = INFINITY;
+    double before = INFINITY;
+    SUT_ARRAY(double, r, SUT_ROOM);
+    SUT_ARRAY(double, dx, SUT_ROOM);
     for (int round = 0; round < 10; ++round) {
         double size = 0.0, change = 0.0;
         sut_residual(A, m, rhs, x, r);

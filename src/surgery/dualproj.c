@@ -11,7 +11,8 @@ SUT_PORTABLE bool sut_surgery_project_weights(const sut_surgery_problem *problem
 {
     const size_t m = (size_t)problem->m;
     const double *K = problem->K;
-    double b[SUT_ROOM], lambda[SUT_ROOM];
+    SUT_ARRAY(double, b, SUT_ROOM);
+    SUT_ARRAY(double, lambda, SUT_ROOM);
     double *A = work;
     for (size_t i = 0; i < m; ++i) {
         b[i] = ridge * v[i];
@@ -47,7 +48,7 @@ SUT_PORTABLE sut_status sut_surgery_dualproj(const sut_surgery_problem *problem,
 {
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;
-    double v[SUT_ROOM];
+    SUT_ARRAY(double, v, SUT_ROOM);
     for (int i = 0; i < m; ++i)
         out->weights[i] = v[i] = config->preference ? config->preference[i] : 1.0 / m;
     const bool mean = sut_surgery_below_norm_eps(problem);

@@ -49,7 +49,8 @@ SUT_SOLVER void sut_gram_begin(sut_gram_search *g, int m, int64_t n_elements, bo
 /* Smallest pivot of the Cholesky factorisation of the cosine matrix over live rows; 1 for m = 1. work: m*m. */
 SUT_SOLVER double sut_gram_smallest_pivot(const double *K, int m, double *work)
 {
-    int live[SUT_ROOM], n = 0;
+    int n = 0;
+    SUT_ARRAY(int, live, SUT_ROOM);
     for (int i = 0; i < m; ++i)
         if (K[i * m + i] > 0)
             live[n++] = i;

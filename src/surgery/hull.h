@@ -23,7 +23,8 @@
 SUT_SOLVER int sut_hull(const double *S, int m, double *w, double *work)
 {
     const size_t n = (size_t)m;
-    int e[SUT_ROOM], shortest = 0;
+    int shortest = 0;
+    SUT_ARRAY(int, e, SUT_ROOM);
     for (int i = 0; i < m; ++i)
         w[i] = 0.0;
     for (int i = 0; i < m; ++i) {
@@ -47,7 +48,9 @@ SUT_SOLVER int sut_hull(const double *S, int m, double *w, double *work)
         e[i] = k >= 0 ? k / 2 : -((1 - k) / 2);
         shortest = i == 0 || e[i] < shortest ? e[i] : shortest;
     }
-    double *B = work, c[SUT_ROOM], b[SUT_ROOM];
+    double *B = work;
+    SUT_ARRAY(double, c, SUT_ROOM);
+    SUT_ARRAY(double, b, SUT_ROOM);
     for (int i = 0; i < m; ++i) {
         c[i] = sut_exp2i(shortest - e[i] < -1022 ? -1022 : shortest - e[i]);
         b[i] = -c[i];

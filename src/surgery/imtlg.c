@@ -23,7 +23,8 @@ SUT_HOST_DEVICE static void solve_pair(const sut_surgery_problem *problem, sut_s
 SUT_HOST_DEVICE static bool solve_full_rank(const sut_surgery_problem *problem, double *v, double *largest)
 {
     const int m = problem->m;
-    double *L = problem->work, r[SUT_ROOM];
+    double *L = problem->work;
+    SUT_ARRAY(double, r, SUT_ROOM);
     const double *C = problem->C;
     if (problem->n_live < m)
         return false;
@@ -46,7 +47,7 @@ SUT_HOST_DEVICE static bool solve_full_rank(const sut_surgery_problem *problem, 
     for (int i = 0; i < m; ++i)
         v[i] += r[i];
     for (int round = 0; round < 3 && trace > SUT_NEARLY_DEPENDENT; ++round) {
-        double ones[SUT_ROOM];
+        SUT_ARRAY(double, ones, SUT_ROOM);
         for (int i = 0; i < m; ++i)
             ones[i] = 1.0;
         sut_residual(C, m, ones, v, r);
@@ -66,7 +67,9 @@ SUT_HOST_DEVICE static void solve_by_eigenvalues(const sut_surgery_problem *prob
 {
     const int m = problem->m;
     const size_t size = (size_t)m * (size_t)m;
-    double *A = problem->work, *V = A + size, values[SUT_ROOM], ones[SUT_ROOM];
+    double *A = problem->work, *V = A + size;
+    SUT_ARRAY(double, values, SUT_ROOM);
+    SUT_ARRAY(double, ones, SUT_ROOM);
     *largest = problem->trace;
     if (problem->n_live == m) {
         memcpy(A, problem->C, size * sizeof *A);
@@ -91,7 +94,8 @@ SUT_HOST_DEVICE static void solve_by_eigenvalues(const sut_surgery_problem *prob
 SUT_PORTABLE sut_status sut_surgery_imtlg(const sut_surgery_problem *problem, sut_surgery_output *out)
 {
     const int m = problem->m;
-    double v[SUT_ROOM], largest;
+    double largest;
+    SUT_ARRAY(double, v, SUT_ROOM);
     if (m == 2 && problem->n_live == 2 && 1.0 - fabs(problem->C[1]) > 4.0 * SUT_EPS) {
         solve_pair(problem, out);
         return SUT_OK;

@@ -13,7 +13,7 @@
 SUT_HOST_DEVICE static bool frank_wolfe(const double *K, int m, double epsilon, int max_iterations, double *alpha,
                                         int *iterations_out)
 {
-    double Ka[SUT_ROOM];
+    SUT_ARRAY(double, Ka, SUT_ROOM);
     for (int i = 0; i < m; ++i)
         alpha[i] = 1.0 / m;
     for (int iteration = 0; iteration < max_iterations; ++iteration) {

@@ -17,7 +17,9 @@ enum { MAX_ROUNDS = 500 };
  */
 SUT_HOST_DEVICE static int newton(const double *C, int m, double *y, double *H)
 {
-    double z[SUT_ROOM], r[SUT_ROOM], before = INFINITY;
+    double before = INFINITY;
+    SUT_ARRAY(double, z, SUT_ROOM);
+    SUT_ARRAY(double, r, SUT_ROOM);
     for (int i = 0; i < m; ++i) {
         double sum = 0.0;
         for (int j = 0; j < m; ++j)
@@ -27,7 +29,8 @@ SUT_HOST_DEVICE static int newton(const double *C, int m, double *y, double *H)
     for (int round = 0; round < MAX_ROUNDS; ++round) {
         double delta2 = 0.0;
         for (int i = 0; i < m; ++i) {
-            double column[SUT_ROOM], t = 0.0;
+            double t = 0.0;
+            SUT_ARRAY(double, column, SUT_ROOM);
             for (int j = 0; j < m; ++j) {
                 const double h = y[i] * C[(size_t)i * (size_t)m + (size_t)j] * y[j];
                 t += h;
@@ -54,7 +57,7 @@ SUT_PORTABLE sut_status sut_surgery_nash(const sut_surgery_problem *problem, sut
 {
     const int m = problem->m;
     const double max_norm = problem->config->nash_max_norm;
-    double y[SUT_ROOM] = {0};
+    SUT_ZEROS(double, y, SUT_ROOM);
     if (problem->n_live < m)
         return SUT_ERROR_UNDEFINED;
     /* Unit rows have 0 in their hull when the rows have. */

@@ -90,7 +90,7 @@ SUT_HOST_DEVICE static void rest_of(const nnls *q, bool with_set, double *rest)
 SUT_HOST_DEVICE static void factor_set(nnls *q)
 {
     const int rows = q->m + 1, cols = q->np + 1;
-    double rest[SUT_ROOM + 1];
+    SUT_ARRAY(double, rest, SUT_ROOM + 1);
     rest_of(q, false, rest);
     memset(q->T, 0, (size_t)cols * (size_t)cols * sizeof *q->T);
     for (int first = 0; first < rows; first += SUT_FACTOR_ROWS) {
@@ -122,7 +122,7 @@ SUT_HOST_DEVICE static void solve_set(const nnls *q, double *z)
 SUT_HOST_DEVICE static void slacks(const nnls *q, double *s)
 {
     const int rows = q->m + 1;
-    double rest[SUT_ROOM + 1];
+    SUT_ARRAY(double, rest, SUT_ROOM + 1);
     rest_of(q, true, rest);
     for (int j = 0; j < q->m; ++j) {
         s[j] = 0.0;
@@ -145,7 +145,7 @@ SUT_HOST_DEVICE static void leave(nnls *q, int k)
 /* To the solution on P; multipliers that would become negative leave P on the way. */
 SUT_HOST_DEVICE static void walk(nnls *q)
 {
-    double z[SUT_ROOM];
+    SUT_ARRAY(double, z, SUT_ROOM);
     while (q->np > 0) {
         factor_set(q);
         solve_set(q, z);
@@ -178,7 +178,7 @@ SUT_HOST_DEVICE static void walk(nnls *q)
 /* A column joins P unless it depends on the others or would leave again at once. */
 SUT_HOST_DEVICE static bool join(nnls *q, int j)
 {
-    double z[SUT_ROOM];
+    SUT_ARRAY(double, z, SUT_ROOM);
     const int k = q->np++;
     q->P[k] = j;
     q->inside[j] = true;
@@ -198,11 +198,12 @@ SUT_HOST_DEVICE static bool join(nnls *q, int j)
 SUT_PORTABLE bool sut_nnls(const double *R, int m, const double *from, double *lambda, double *delta, double *work,
                            sut_nnls_end *end)
 {
-    nnls q;
-    double s[SUT_ROOM], y = 0.0;
-    bool passed_over[SUT_ROOM] = {false};
-    nnls_init(&q, R, m, from, work);
-    walk(&q);
+    SUT_ARRAY(nnls, q, 1);
+    double y = 0.0;
+    SUT_ARRAY(double, s, SUT_ROOM);
+    SUT_ZEROS(bool, passed_over, SUT_ROOM);
+    nnls_init(q, R, m, from, work);
+    walk(q);
     for (int r = 0; r <= m; ++r)
         y += R[r * (m + 1) + m] * R[r * (m + 1) + m];
     y = sqrt(y);
@@ -211,26 +212,26 @@ SUT_PORTABLE bool sut_nnls(const double *R, int m, const double *from, double *l
         /* What rounding leaves of a sum of unit columns: hardly ever more than `size` units, never more than `noise`. */
         double size = y;
         for (int j = 0; j < m; ++j)
-            size += fabs(q.delta[j]);
+            size += fabs(q->delta[j]);
         end->noise = 8.0 * (m + 4) * SUT_EPS * size;
-        slacks(&q, s);
+        slacks(q, s);
         int worst = -1;
         for (int j = 0; j < m; ++j)
-            if (q.scale[j] > 0.0 && !q.inside[j] && !passed_over[j] && s[j] < -SUT_EPS * size &&
+            if (q->scale[j] > 0.0 && !q->inside[j] && !passed_over[j] && s[j] < -SUT_EPS * size &&
                 (worst < 0 || s[j] < s[worst]))
                 worst = j;
         if (worst < 0)
             break;
-        if (join(&q, worst))
-            memset(passed_over, 0, sizeof passed_over);
+        if (join(q, worst))
+            memset(passed_over, 0, (size_t)m * sizeof *passed_over);
         else
             passed_over[worst] = true;
     }
-    factor_set(&q);
-    end->length = fabs(q.T[q.np * (q.np + 1) + q.np]);
+    factor_set(q);
+    end->length = fabs(q->T[q->np * (q->np + 1) + q->np]);
     for (int j = 0; j < m; ++j) {
-        delta[j] = q.delta[j] * q.scale[j];
-        lambda[j] = q.inside[j] ? (from ? from[j] : 0.0) + delta[j] : 0.0;
+        delta[j] = q->delta[j] * q->scale[j];
+        lambda[j] = q->inside[j] ? (from ? from[j] : 0.0) + delta[j] : 0.0;
     }
     return end->rounds < limit;
 }

@@ -32,34 +32,35 @@ SUT_HOST_DEVICE static bool factor_active(sut_nnqp_state *q, const double *K, in
 
 SUT_PORTABLE double sut_nnqp_condition(const double *K, int m, const double *lambda, double *work)
 {
-    sut_nnqp_state q;
-    double column[SUT_ROOM];
-    const bool independent = factor_active(&q, K, m, lambda, work);
-    if (q.np == 0)
+    SUT_ARRAY(sut_nnqp_state, q, 1);
+    SUT_ARRAY(double, column, SUT_ROOM);
+    const bool independent = factor_active(q, K, m, lambda, work);
+    if (q->np == 0)
         return 1.0;
     if (!independent)
-        return 1.0 / (16.0 * q.n * SUT_EPS);
+        return 1.0 / (16.0 * q->n * SUT_EPS);
     double trace = 0.0;
-    for (int k = 0; k < q.np; ++k)
-        trace += q.A[(size_t)q.P[k] * (size_t)(q.n + 1)];
-    return trace * sut_cholesky_inverse_trace(q.L, q.n, q.np, column);
+    for (int k = 0; k < q->np; ++k)
+        trace += q->A[(size_t)q->P[k] * (size_t)(q->n + 1)];
+    return trace * sut_cholesky_inverse_trace(q->L, q->n, q->np, column);
 }
 
 SUT_PORTABLE bool sut_nnqp_correction(const double *K, const double *s, int m, const double *lambda, double *delta,
                                       double *work)
 {
-    sut_nnqp_state q;
-    double c[SUT_ROOM], z[SUT_ROOM];
-    (void)factor_active(&q, K, m, lambda, work);
+    SUT_ARRAY(sut_nnqp_state, q, 1);
+    SUT_ARRAY(double, c, SUT_ROOM);
+    SUT_ARRAY(double, z, SUT_ROOM);
+    (void)factor_active(q, K, m, lambda, work);
     for (int i = 0; i < m; ++i)
         delta[i] = 0.0;
-    for (int i = 0; i < q.n; ++i)
-        c[i] = s[q.row[i]] * q.scale[i];
-    sut_nnqp_solve_set(&q, c, z);
+    for (int i = 0; i < q->n; ++i)
+        c[i] = s[q->row[i]] * q->scale[i];
+    sut_nnqp_solve_set(q, c, z);
     bool positive = true;
-    for (int k = 0; k < q.np; ++k) {
-        const int i = q.row[q.P[k]];
-        delta[i] = z[k] * q.scale[q.P[k]];
+    for (int k = 0; k < q->np; ++k) {
+        const int i = q->row[q->P[k]];
+        delta[i] = z[k] * q->scale[q->P[k]];
         positive = positive && lambda[i] + delta[i] > 0.0;
     }
     return positive;
@@ -68,7 +69,8 @@ SUT_PORTABLE bool sut_nnqp_correction(const double *K, const double *s, int m, c
 SUT_PORTABLE int sut_nnqp_resolve(const double *K, const double *s, int m, double *lambda, double *work)
 {
     /* b that belongs to the measured s: s - K lambda, in double-double, since the two nearly cancel. */
-    double b[SUT_ROOM], b_lo[SUT_ROOM];
+    SUT_ARRAY(double, b, SUT_ROOM);
+    SUT_ARRAY(double, b_lo, SUT_ROOM);
     for (int i = 0; i < m; ++i) {
         sut_dd t = {s[i], 0.0};
         for (int j = 0; j < m; ++j)

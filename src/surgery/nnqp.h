@@ -69,7 +69,7 @@ SUT_SOLVER void sut_nnqp_scale(sut_nnqp_state *q, const double *K, int m, double
 SUT_SOLVER bool sut_nnqp_append(sut_nnqp_state *q, int j)
 {
     const double *a = q->A + (size_t)j * (size_t)q->n;
-    double column[SUT_ROOM];
+    SUT_ARRAY(double, column, SUT_ROOM);
     for (int k = 0; k < q->np; ++k)
         column[k] = a[q->P[k]];
     if (!sut_cholesky_append(q->L, q->n, q->np, column, a[j], 16.0 * q->n * SUT_EPS * a[j]))
@@ -92,7 +92,7 @@ SUT_SOLVER void sut_nnqp_remove(sut_nnqp_state *q, int r)
 /* z = -A_PP^-1 b_P with one step of refinement. */
 SUT_SOLVER void sut_nnqp_solve_set(const sut_nnqp_state *q, const double *b, double *z)
 {
-    double r[SUT_ROOM];
+    SUT_ARRAY(double, r, SUT_ROOM);
     for (int k = 0; k < q->np; ++k)
         z[k] = -b[q->P[k]];
     sut_cholesky_solve(q->L, q->n, q->np, z);
@@ -114,7 +114,8 @@ SUT_SOLVER void sut_nnqp_solve_set(const sut_nnqp_state *q, const double *b, dou
  */
 SUT_SOLVER void sut_nnqp_polish(const sut_nnqp_state *q, const double *b, const double *b_lo, double *z)
 {
-    double r[SUT_ROOM], before = 0.0;
+    double before = 0.0;
+    SUT_ARRAY(double, r, SUT_ROOM);
     for (int k = 0; k < q->np; ++k)
         before = sut_max2(before, fabs(z[k]));
     for (int step = 0; step < 4 && before > 0.0; ++step) {
@@ -165,7 +166,7 @@ SUT_SOLVER void sut_nnqp_slack(const sut_nnqp_state *q, const double *b, const d
  */
 SUT_SOLVER bool sut_nnqp_round(sut_nnqp_state *q, const double *b, double *lambda, int j)
 {
-    double z[SUT_ROOM] = {0};
+    SUT_ZEROS(double, z, SUT_ROOM);
     if (!sut_nnqp_append(q, j))
         return false;
     sut_nnqp_solve_set(q, b, z);
@@ -208,7 +209,7 @@ SUT_SOLVER bool sut_nnqp_round(sut_nnqp_state *q, const double *b, double *lambd
  */
 SUT_SOLVER int sut_nnqp_guess(sut_nnqp_state *q, const double *b, double *lambda)
 {
-    double z[SUT_ROOM];
+    SUT_ARRAY(double, z, SUT_ROOM);
     bool valid = true;
     for (int i = 0; i < q->n && valid; ++i)
         if (b[i] < -1e-13 * q->length[i])
@@ -235,8 +236,9 @@ SUT_SOLVER int sut_nnqp_guess(sut_nnqp_state *q, const double *b, double *lambda
 SUT_SOLVER int sut_nnqp_loop(sut_nnqp_state *q, const double *b, const double *b_lo, double *lambda, double *s,
                             double *history)
 {
-    double size[SUT_ROOM], kept[SUT_ROOM];
-    int kept_P[SUT_ROOM];
+    SUT_ARRAY(double, size, SUT_ROOM);
+    SUT_ARRAY(double, kept, SUT_ROOM);
+    SUT_ARRAY(int, kept_P, SUT_ROOM);
     const int limit = SUT_NNQP_MAX_ROUNDS(q->n);
     int rounds, n_history = 0;
     uint64_t passed = 0; /* candidates that proved useless beside the present set */
@@ -279,7 +281,7 @@ SUT_SOLVER int sut_nnqp_loop(sut_nnqp_state *q, const double *b, const double *b
         }
     }
     if (q->np > 0) {
-        double z[SUT_ROOM];
+        SUT_ARRAY(double, z, SUT_ROOM);
         for (int k = 0; k < q->np; ++k)
             z[k] = lambda[q->P[k]];
         sut_nnqp_polish(q, b, b_lo, z);
@@ -339,9 +341,12 @@ SUT_SOLVER int sut_nnqp_closed(const sut_nnqp_state *q, const double *b, const d
 SUT_SOLVER int sut_nnqp_solve(const double *K, const double *b, const double *b_lo, int m, double *lambda, double *s,
                              double *work, bool closed)
 {
-    sut_nnqp_state q;
+    SUT_ARRAY(sut_nnqp_state, q, 1);
     double *history = work + 2 * (size_t)m * (size_t)m;
-    double c[SUT_ROOM], c_lo[SUT_ROOM], x[SUT_ROOM], t[SUT_ROOM];
+    SUT_ARRAY(double, c, SUT_ROOM);
+    SUT_ARRAY(double, c_lo, SUT_ROOM);
+    SUT_ARRAY(double, x, SUT_ROOM);
+    SUT_ARRAY(double, t, SUT_ROOM);
     for (int i = 0; i < m; ++i) {
         lambda[i] = 0.0;
         if (s)
@@ -353,38 +358,38 @@ SUT_SOLVER int sut_nnqp_solve(const double *K, const double *b, const double *b_
     if (inside)
         return 0;
 
-    sut_nnqp_scale(&q, K, m, work, work + (size_t)m * (size_t)m);
+    sut_nnqp_scale(q, K, m, work, work + (size_t)m * (size_t)m);
     double largest = 0.0;
-    for (int i = 0; i < q.n; ++i) {
-        c[i] = b[q.row[i]] * q.scale[i];
+    for (int i = 0; i < q->n; ++i) {
+        c[i] = b[q->row[i]] * q->scale[i];
         largest = sut_max2(largest, fabs(c[i]));
     }
-    if (q.n == 0 || largest == 0.0)
+    if (q->n == 0 || largest == 0.0)
         return 0;
     int e = sut_exponent(largest); /* b to order 1, by a power of two */
     e = e < -1000 ? -1000 : e > 1000 ? 1000 : e;
     const double down = sut_exp2i(-e), up = sut_exp2i(e);
-    for (int i = 0; i < q.n; ++i) {
+    for (int i = 0; i < q->n; ++i) {
         c[i] *= down;
-        c_lo[i] = b_lo ? b_lo[q.row[i]] * q.scale[i] * down : 0.0;
+        c_lo[i] = b_lo ? b_lo[q->row[i]] * q->scale[i] * down : 0.0;
     }
 
     int rounds;
-    if (closed && q.n <= 2) {
-        rounds = sut_nnqp_closed(&q, c, c_lo, x);
+    if (closed && q->n <= 2) {
+        rounds = sut_nnqp_closed(q, c, c_lo, x);
     } else {
-        rounds = sut_nnqp_loop(&q, c, c_lo, x, t, history);
+        rounds = sut_nnqp_loop(q, c, c_lo, x, t, history);
         if (rounds < 0)
             return rounds;
     }
-    for (int i = 0; i < q.n; ++i)
-        lambda[q.row[i]] = x[i] * q.scale[i] * up;
+    for (int i = 0; i < q->n; ++i)
+        lambda[q->row[i]] = x[i] * q->scale[i] * up;
     if (s) {
-        for (int i = 0; i < q.n; ++i) {
+        for (int i = 0; i < q->n; ++i) {
             double y = c[i];
-            for (int j = 0; j < q.n; ++j)
-                y += q.A[i * q.n + j] * x[j];
-            s[q.row[i]] = y / q.scale[i] * up;
+            for (int j = 0; j < q->n; ++j)
+                y += q->A[i * q->n + j] * x[j];
+            s[q->row[i]] = y / q->scale[i] * up;
         }
     }
     return rounds;

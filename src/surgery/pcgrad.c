@@ -14,8 +14,8 @@ SUT_PORTABLE sut_status sut_surgery_pcgrad(const sut_surgery_problem *problem, s
     const int m = problem->m;
     const double *K = problem->K;
     sut_draws draws = sut_draws_begin(problem->seed, problem->counter);
-    int order[SUT_ROOM];
-    double w[SUT_ROOM];
+    SUT_ARRAY(int, order, SUT_ROOM);
+    SUT_ARRAY(double, w, SUT_ROOM);
     for (int i = 0; i < m; ++i) {
         if (config->order) {
             memcpy(order, config->order + (size_t)i * (size_t)m, sizeof order[0] * (size_t)m);

@@ -15,7 +15,8 @@ SUT_PORTABLE sut_status sut_surgery_sdmgrad(const sut_surgery_problem *problem, 
     /* The rows g_i + lambda g_0, divided by lambda where that is large: its square may overflow. */
     const double own = lambda > 1.0 ? 1.0 / lambda : 1.0, shared = lambda > 1.0 ? 1.0 : lambda;
     const double *K = problem->K;
-    double *S = problem->work, *work = S + (size_t)m * (size_t)m, k[SUT_ROOM], k0 = 0.0;
+    double *S = problem->work, *work = S + (size_t)m * (size_t)m, k0 = 0.0;
+    SUT_ARRAY(double, k, SUT_ROOM);
     for (int i = 0; i < m; ++i) {
         k[i] = 0.0;
         for (int j = 0; j < m; ++j)

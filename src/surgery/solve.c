@@ -61,7 +61,8 @@ SUT_HOST_DEVICE static double product(const sut_surgery_problem *problem, int i,
  */
 SUT_PORTABLE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const double *w)
 {
-    double part[SUT_ROOM], square = 0.0;
+    double square = 0.0;
+    SUT_ARRAY(double, part, SUT_ROOM);
     const double reach = parts(problem, w, part);
     for (int i = 0; i < problem->m && reach > 0.0; ++i)
         square += part[i] * product(problem, i, part);
@@ -74,7 +75,7 @@ SUT_PORTABLE bool sut_surgery_vanishes(const sut_surgery_problem *problem, const
  */
 SUT_HOST_DEVICE static bool cancels(const sut_surgery_problem *problem, const double *w)
 {
-    double part[SUT_ROOM];
+    SUT_ARRAY(double, part, SUT_ROOM);
     const double reach = parts(problem, w, part);
     for (int i = 0; i < problem->m && reach > 0.0; ++i)
         if (fabs(product(problem, i, part)) > SUT_NOISE(problem->m) * reach)
@@ -166,7 +167,7 @@ SUT_HOST_DEVICE static bool cancels_exactly(const double *K, int m, const double
 /* Whether no direction helps, for a method that answered zero without saying why. */
 SUT_HOST_DEVICE static bool is_stationary(const sut_surgery_problem *problem)
 {
-    double w[SUT_ROOM] = {0};
+    SUT_ZEROS(double, w, SUT_ROOM);
     return sut_hull(problem->K, problem->m, w, problem->work) >= 0 &&
            sut_surgery_hull_has_zero(problem->K, problem->m, w, sut_form(problem->K, problem->m, w, w));
 }

@@ -12,7 +12,8 @@ SUT_PORTABLE sut_status sut_surgery_upgrad(const sut_surgery_problem *problem, s
     const sut_surgery_config *config = problem->config;
     const int m = problem->m;
     const bool mean = sut_surgery_below_norm_eps(problem);
-    double e[SUT_ROOM], w[SUT_ROOM];
+    SUT_ARRAY(double, e, SUT_ROOM);
+    SUT_ARRAY(double, w, SUT_ROOM);
     out->determined = mean || sut_surgery_ridge_decides(problem);
     for (int i = 0; i < m; ++i)
         e[i] = 0.0;

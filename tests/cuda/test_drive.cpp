@@ -581,6 +581,28 @@ void launches()
 }
 #endif
 
+#ifdef SUT_EXEC
+/* The algebra's local arrays have 16 KB of shared memory (kernels/drive.cuh): what the most losses take of them. */
+void local_arrays()
+{
+    exec::arrays_in_use = 0;
+    for (int method = 0; method < SUT_SURGERY_COUNT; ++method) {
+        sut_optimizer_config c = config_of(SUT_OPTIMIZER_ADAM, SUT_MAX_LOSSES, (sut_surgery_method)method, true);
+        std::vector<double> preference((size_t)SUT_MAX_LOSSES, 0.5);
+        if (method == SUT_SURGERY_FIXED)
+            c.surgery.preference = preference.data();
+        run_steps({{200, SUT_DTYPE_F64}}, c, 2, 1e-8, 0, sut_surgery_method_name((sut_surgery_method)method));
+    }
+    /* Neighbouring rows are nearly opposed: the triangle, and multipliers from it. */
+    sut_optimizer_config c = config_of(SUT_OPTIMIZER_ADAM, SUT_MAX_LOSSES, SUT_SURGERY_SUM, true);
+    c.conflict_cos_tol = 0;
+    run_steps({{200, SUT_DTYPE_F64}}, c, 2, 1e-4, 1e-7, "64 losses, opposed to 1e-7");
+    const long limit = 16384;
+    std::printf("drive: local arrays take %ld bytes of %ld\n", exec::arrays_in_use, limit);
+    CHECK(exec::arrays_in_use > 0 && exec::arrays_in_use <= limit, "%ld bytes of local arrays", exec::arrays_in_use);
+}
+#endif
+
 /* A step in a graph: recorded once, launched many times, with rows that change in place; other steps in between. */
 void a_graph()
 {
@@ -661,6 +683,7 @@ int main(int argc, char **argv)
     }
 #ifdef SUT_EXEC
     launches();
+    local_arrays();
 #endif
     return check::finish("drive");
 }

@@ -314,6 +314,48 @@ void determinism()
     }
 }
 
+/* cuSOLVER's handle: on the context's stream, in memory of the context's allocator. A v = value v for each pair. */
+void eigenvalues()
+{
+    const int n = 12;
+    sut_context *const gpu = open_gpu();
+    random_numbers r(5);
+    std::vector<double> A((size_t)(n * n));
+    for (int i = 0; i < n; ++i)
+        for (int j = 0; j <= i; ++j)
+            A[(size_t)(i * n + j)] = A[(size_t)(j * n + i)] = r.normal();
+    twin_array V(SUT_DTYPE_F64, n * n, 0), values(SUT_DTYPE_F64, n, 0);
+    for (int k = 0; k < n * n; ++k)
+        V.set(k, A[(size_t)k]);
+    V.upload();
+    for (int call = 0; call < 2; ++call) { /* the second finds the handle */
+        CHECK(gpu->ops->eigen(gpu, n, static_cast<double *>(V.device()), static_cast<double *>(values.device())) ==
+                  SUT_OK,
+              "%s", sut_context_last_error(gpu));
+        if (call == 0) {
+            std::vector<double> v((size_t)(n * n)), lambda((size_t)n);
+            CHECK(gpu->ops->download(gpu, v.data(), V.device(), v.size() * sizeof(double)) == SUT_OK &&
+                      gpu->ops->download(gpu, lambda.data(), values.device(), lambda.size() * sizeof(double)) == SUT_OK,
+                  "%s", sut_context_last_error(gpu));
+            for (int c = 0; c < n; ++c)
+                for (int i = 0; i < n; ++i) {
+                    double y = 0;
+                    for (int j = 0; j < n; ++j)
+                        y += A[(size_t)(i * n + j)] * v[(size_t)(c * n + j)];
+                    CHECK(std::fabs(y - lambda[(size_t)c] * v[(size_t)(c * n + i)]) < 1e-13 &&
+                              (c == 0 || lambda[(size_t)c] >= lambda[(size_t)c - 1]),
+                          "eigenvalue %d: %.17g", c, lambda[(size_t)c]);
+                }
+        }
+        V.upload();
+    }
+    CHECK(gpu->ops->eigen(gpu, 0, static_cast<double *>(V.device()), static_cast<double *>(values.device())) ==
+              SUT_ERROR_BACKEND,
+          "a matrix without rows was taken");
+    CHECK(std::strstr(sut_context_last_error(gpu), "cuSOLVER"), "%s", sut_context_last_error(gpu));
+    sut_context_destroy(gpu);
+}
+
 /* A pass over one type is one launch and one copy of its tables; one whose sums are not asked for waits for nothing. */
 void launches()
 {
@@ -348,6 +390,7 @@ int main()
     first_pass();
     bad_elements();
     determinism();
+    eigenvalues();
     launches();
     rules();
     shapes();

@@ -38,6 +38,8 @@
 
 #define SUT_TRAFFIC(counter, elements, size) \
     ((elements) > 0 ? (void)(exec::traffic.counter += (elements) * (size)) : (void)0)
+#define SUT_ARRAYS_IN_USE(bytes) \
+    ((bytes) > exec::arrays_in_use ? (void)(exec::arrays_in_use = (bytes)) : (void)0)
 
 #define threadIdx (exec::here->thread)
 #define blockIdx (exec::here->block)

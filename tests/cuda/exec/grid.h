@@ -34,6 +34,8 @@ struct bytes {
     long read, written;
 };
 extern bytes traffic;
+/* Most bytes of local arrays that a thread had in use at once. */
+extern long arrays_in_use;
 
 enum class warp_op { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballot, any, all };
 

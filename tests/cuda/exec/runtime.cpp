@@ -52,6 +52,7 @@ void clear_fault(); /* grid.cpp */
 
 counters count;
 bytes traffic;
+long arrays_in_use;
 device machine;
 int watch_every = 1;
 
