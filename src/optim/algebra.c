@@ -87,6 +87,7 @@ SUT_PORTABLE sut_step_failure sut_algebra_failure_of(const sut_algebra *a)
     f.index = a->failed_index;
     f.step = a->t + 1;
     f.value = a->failed_value;
+    f.limit = sut_algebra_longest(a);
     f.surgery = a->surgery.failure;
     f.surgery_row = a->surgery.failed_row;
     f.surgery_value = a->surgery.failed_value;
@@ -146,8 +147,15 @@ SUT_PORTABLE bool sut_algebra_is_aligned(const sut_algebra *a)
 /* Weights that do not depend on the gradients. */
 SUT_HOST_DEVICE static bool weights_are_free(const sut_algebra *a)
 {
-    const sut_surgery_method method = a->config->surgery.method;
-    return a->m == 1 || method == SUT_SURGERY_SUM || method == SUT_SURGERY_MEAN || method == SUT_SURGERY_FIXED;
+    switch (a->config->surgery.method) {
+    case SUT_SURGERY_SUM:
+    case SUT_SURGERY_MEAN:
+    case SUT_SURGERY_FIXED: return true;
+    case SUT_SURGERY_NASH: /* a length of its own, whatever the gradient's */
+    case SUT_SURGERY_CAGRAD:
+    case SUT_SURGERY_SDMGRAD: return false;
+    default: return a->m == 1;
+    }
 }
 
 SUT_PORTABLE bool sut_algebra_wants_gram(const sut_algebra *a, bool report)
@@ -227,6 +235,11 @@ SUT_HOST_DEVICE static bool find_weights(sut_algebra *a)
     return true;
 }
 
+SUT_PORTABLE double sut_algebra_longest(const sut_algebra *a)
+{
+    return a->only_f64 ? SUT_LONGEST_SUM_F64 : SUT_LONGEST_SUM_F32;
+}
+
 /* Where lengths matter, they are such that their squares are doubles. */
 SUT_HOST_DEVICE static bool lengths_are_fine(sut_algebra *a)
 {
@@ -243,16 +256,30 @@ SUT_HOST_DEVICE static bool lengths_are_fine(sut_algebra *a)
     return true;
 }
 
-SUT_HOST_DEVICE static void clip(sut_algebra *a)
+/* |sum_i w_i g_i|. */
+SUT_HOST_DEVICE static double combined_norm(const sut_algebra *a)
 {
     double squared = 0;
     for (int i = 0; i < a->m; ++i)
         for (int j = 0; j < a->m; ++j)
             squared += a->weights[i] * a->weights[j] * a->gram[i * a->m + j];
-    const double norm = ldexp(sqrt(squared > 0 ? squared : 0), a->search.exponent);
-    const double factor = a->config->clip_norm / (norm + 1e-6);
+    return ldexp(sqrt(squared > 0 ? squared : 0), a->search.exponent);
+}
+
+SUT_HOST_DEVICE static void clip(sut_algebra *a)
+{
+    const double factor = a->config->clip_norm / (combined_norm(a) + 1e-6);
     for (int i = 0; factor < 1 && i < a->m; ++i)
         a->weights[i] *= factor;
+}
+
+/* Finite gradients whose sum is not: the state would not recover. */
+SUT_HOST_DEVICE static bool sum_is_fine(sut_algebra *a)
+{
+    const double limit = sut_algebra_longest(a), norm = a->has_gram ? combined_norm(a) : 0;
+    if (norm > limit)
+        (void)fail(a, SUT_ALGEBRA_RANGE, SUT_ERROR_OUT_OF_RANGE, -1, norm);
+    return !(norm > limit);
 }
 
 SUT_HOST_DEVICE static const sut_request *weigh(sut_algebra *a)
@@ -268,6 +295,8 @@ SUT_HOST_DEVICE static const sut_request *weigh(sut_algebra *a)
         return &a->request;
     if (a->config->clip_norm > 0)
         clip(a);
+    if (!sum_is_fine(a))
+        return &a->request;
     const double sign = a->config->maximize ? -1 : 1;
     for (int i = 0; i < m; ++i)
         a->signed_weights[i] = sign * a->weights[i];
@@ -361,6 +390,8 @@ SUT_PORTABLE void sut_algebra_set_aside(sut_algebra *a)
 SUT_PORTABLE double sut_algebra_cosine(double dot, double norm_g, double norm_v)
 {
     const double scale = norm_g * norm_v;
+    if (isnan(dot) || isnan(scale))
+        return NAN; /* nothing is known, which is no conflict's absence */
     if (!(scale > 0) || !isfinite(dot))
         return 0;
     const double c = dot / scale;
@@ -677,13 +708,22 @@ SUT_HOST_DEVICE static const sut_request *judge_factor(sut_algebra *a)
 
 SUT_HOST_DEVICE static const sut_request *find_projection(sut_algebra *a);
 
+/* With sums that can be relied on. */
+SUT_HOST_DEVICE static const sut_request *settle_or_project(sut_algebra *a)
+{
+    /* A parameter or the state holds what is no number: nothing can be said of such a step, and it is not taken. */
+    if (!isfinite(a->uu))
+        return fail(a, SUT_ALGEBRA_PROPOSAL, SUT_ERROR_NOT_FINITE, -1, a->uu);
+    return is_inside(a) ? settle(a) : find_projection(a);
+}
+
 SUT_HOST_DEVICE static const sut_request *use_proposal(sut_algebra *a)
 {
     if (!may_project(a))
         return settle(a);
     if (!a->f64_elements && !in_range_of_f32(a))
         return repeat(a, REPEATED_FOR_RANGE);
-    return is_inside(a) ? settle(a) : find_projection(a);
+    return settle_or_project(a);
 }
 
 SUT_HOST_DEVICE static const sut_request *find_projection(sut_algebra *a)
@@ -750,7 +790,7 @@ SUT_HOST_DEVICE static const sut_request *advance(sut_algebra *a)
             take_sums(a);
         return a->request.pass == SUT_PASS_FUSED ? request(a, SUT_REQUEST_DONE, DONE) : use_proposal(a);
     case REPEATED_FOR_RANGE:
-    case REPEATED_FOR_DIGITS: take_sums(a); return is_inside(a) ? settle(a) : find_projection(a);
+    case REPEATED_FOR_DIGITS: take_sums(a); return settle_or_project(a);
     case REFINING: return refine(a);
     case FACTORED: return use_factor(a);
     case FACTOR_MEASURED: return judge_factor(a);

@@ -22,6 +22,11 @@
 #define SUT_SHORTEST_GRADIENT 1e-150
 #define SUT_LONGEST_GRADIENT 1e150
 
+/* Longest combined gradient: its elements, and a momentum of many of them, stay numbers of the type that a step is computed in.
+ * (Second moments may become infinite: such a coordinate stands still, as in every implementation.) */
+#define SUT_LONGEST_SUM_F32 1e37
+#define SUT_LONGEST_SUM_F64 1e300
+
 /* What the algebra needs next. */
 typedef enum sut_request_kind {
     SUT_REQUEST_DONE = 0,
@@ -53,6 +58,8 @@ typedef enum sut_algebra_failure {
     SUT_ALGEBRA_PARAMETER, /* not finite: failed_tensor, failed_index */
     SUT_ALGEBRA_LOSS,      /* not finite: failed_loss, failed_value */
     SUT_ALGEBRA_LENGTH,    /* a gradient too short or too long: failed_loss, failed_value */
+    SUT_ALGEBRA_RANGE,     /* the combined gradient is too long: failed_value */
+    SUT_ALGEBRA_PROPOSAL,  /* not finite, though the gradients are; comes after PREPARE, before anything is applied */
     SUT_ALGEBRA_SURGERY,   /* surgery.failure */
     SUT_ALGEBRA_GRAM,      /* a bug */
     SUT_ALGEBRA_CONE       /* a bug */
@@ -64,8 +71,8 @@ typedef struct sut_step_failure {
     sut_status status;
     int loss;
     int64_t tensor, index;
-    int64_t step; /* the first is 1 */
-    double value;
+    int64_t step;        /* the first is 1 */
+    double value, limit; /* that is out of range; of a combined gradient's length */
     sut_surgery_failure surgery;
     int surgery_row;
     double surgery_value;
@@ -168,6 +175,8 @@ SUT_PORTABLE const sut_request *sut_algebra_measure(sut_algebra *a);
 SUT_PORTABLE bool sut_algebra_is_zero_row(const sut_algebra *a, int i);
 
 /* dot / (norm_g norm_v) within [-1, 1]; 0 where that is not defined. */
+/* The longest combined gradient that a step takes. */
+SUT_PORTABLE double sut_algebra_longest(const sut_algebra *a);
 SUT_PORTABLE double sut_algebra_cosine(double dot, double norm_g, double norm_v);
 
 SUT_PORTABLE sut_step_failure sut_algebra_failure_of(const sut_algebra *a);

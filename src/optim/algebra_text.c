@@ -35,6 +35,17 @@ sut_status sut_step_explain(sut_context *ctx, const sut_surgery_config *surgery,
                  "the gradient of %s has norm %g; an aligned step takes gradients of norm %g to %g (or 0): scale the "
                  "losses",
                  loss, f->value, SUT_SHORTEST_GRADIENT, SUT_LONGEST_GRADIENT);
+    case SUT_ALGEBRA_RANGE:
+        SUT_FAIL(ctx, f->status,
+                 "the combined gradient has norm %g; a step in this type takes up to %g, since sums of it would become "
+                 "infinite: scale the losses, or clip",
+                 f->value, f->limit);
+    case SUT_ALGEBRA_PROPOSAL:
+        SUT_FAIL(
+            ctx, f->status,
+            "the proposal of step %lld is NaN or Inf although the gradients are not: a parameter or the state holds "
+            "NaN, Inf or what overflows; the parameters are as they were",
+            step);
     case SUT_ALGEBRA_SURGERY:
         return sut_surgery_explain(ctx, surgery, m, f->status, f->surgery, f->surgery_row, f->surgery_value);
     case SUT_ALGEBRA_GRAM: SUT_FAIL(ctx, f->status, "the Gram matrix of finite gradients is not finite");

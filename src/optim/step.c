@@ -385,8 +385,8 @@ static void report_step(const sut_optimizer *opt, const double *sums, bool given
         r->lambda[i] = given ? 0 : lambda;
         r->cos_u[i] = zero ? 0 : sut_algebra_cosine(a->b[i], a->norm[i], r->norm_u);
         r->cos_p[i] = zero ? 0 : sums ? sut_algebra_cosine(slack, a->norm[i], r->norm_p) : r->cos_u[i];
-        r->conflict_u |= r->cos_u[i] < -SUT_CONFLICT_COS;
-        r->conflict_p |= r->cos_p[i] < -SUT_CONFLICT_COS;
+        r->conflict_u |= !(r->cos_u[i] >= -SUT_CONFLICT_COS); /* NaN: nothing is certified */
+        r->conflict_p |= !(r->cos_p[i] >= -SUT_CONFLICT_COS);
         if (!sums || given)
             continue;
         r->primal = fmax(r->primal, -r->cos_p[i]);
@@ -470,7 +470,9 @@ sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, cons
         return drive(opt, grads, losses, report, size);
     SUT_TRY(begin(opt, grads, losses, report != NULL));
     prepare(opt);
-    SUT_TRY(run(opt, grads, &no_outputs, SUT_REQUEST_DONE));
+    const sut_status status = run(opt, grads, &no_outputs, SUT_REQUEST_DONE);
+    opt->skipped += status == SUT_ERROR_NOT_FINITE;
+    SUT_TRY(status);
     if (report) {
         sut_report full;
         sut_report_init(&full);
@@ -610,7 +612,12 @@ sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, con
         sut_algebra_set_aside(a);
         SUT_TRY(run_pass(opt, grads, &request, &outputs));
     } else {
-        SUT_TRY(solve(opt, grads));
+        const sut_status status = solve(opt, grads);
+        if (status == SUT_ERROR_NOT_FINITE) { /* nothing will come of this proposal */
+            opt->pending = false;
+            ++opt->skipped;
+        }
+        SUT_TRY(status);
         SUT_TRY(run(opt, grads, &no_outputs, SUT_REQUEST_DONE));
     }
     if (report) {

@@ -408,9 +408,48 @@ static void every_setting_has_an_effect(void **state)
     assert_true(seeds[0] != seeds[1]);
 }
 
+/* A step of one loss takes the weight that the surgery gives it, whether the gradient is checked, reported or neither. */
+static void one_loss(void **state)
+{
+    (void)state;
+    static const float scales[] = {1e-6f, 0.3f, 1e6f};
+    for (int method = 0; method < SUT_SURGERY_COUNT; ++method)
+        for (int scale = 0; scale < 3; ++scale) {
+            const double preference = 0.7;
+            float found[3][2];
+            for (int kind = 0; kind < 3; ++kind) {
+                float *const theta = found[kind], g[2] = {3 * scales[scale], -4 * scales[scale]};
+                const void *const grads[1] = {g};
+                const sut_tensor tensor = {.data = theta, .dtype = SUT_DTYPE_F32, .n_dims = 1, .shape = {2}};
+                sut_optimizer_config config;
+                sut_optimizer *opt;
+                sut_report report;
+                theta[0] = theta[1] = 0;
+                sut_optimizer_config_init(&config, SUT_OPTIMIZER_SGD);
+                config.tensors = &tensor;
+                config.n_tensors = 1;
+                config.surgery.method = (sut_surgery_method)method;
+                config.surgery.preference = method == SUT_SURGERY_FIXED ? &preference : NULL;
+                config.check = kind == 0 ? SUT_CHECK_NONE : SUT_CHECK_GRADIENTS;
+                assert_int_equal(sut_optimizer_create(&opt, context(), &config), SUT_OK);
+                sut_report_init(&report);
+                assert_int_equal(sut_optimizer_step(opt, grads, NULL, kind == 2 ? &report : NULL), SUT_OK);
+                if (kind == 2 && fabs(theta[0] + config.hyper.lr * report.weights[0] * g[0]) > 1e-6 * fabs(theta[0]))
+                    fail_msg("%s: moved %g, weight %g", sut_surgery_method_name((sut_surgery_method)method), theta[0],
+                             report.weights[0]);
+                sut_optimizer_destroy(opt);
+            }
+            if (memcmp(found[0], found[1], sizeof found[0]) != 0 || memcmp(found[0], found[2], sizeof found[0]) != 0)
+                fail_msg("%s, gradient %g: %g unchecked, %g checked, %g reported",
+                         sut_surgery_method_name((sut_surgery_method)method), 5 * scales[scale], found[0][0],
+                         found[1][0], found[2][0]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_loss),
         cmocka_unit_test(names),
         cmocka_unit_test(parameters),
         cmocka_unit_test(ranges),

@@ -1,7 +1,8 @@
 /*
  * Numbers at the ends of f32. Gradients whose squares overflow are accepted: the second moment becomes Inf and the coordinate
  * proposes nothing, but nothing ever becomes NaN, neither in that step nor later, and no second moment is lost. Gradients
- * whose squares underflow are aligned like any other.
+ * whose squares underflow are aligned like any other. Gradients whose sum overflows are refused, and what is no number is never
+ * certified.
  */
 #include "support/step.h"
 
@@ -211,9 +212,115 @@ static void rates_beyond_f32(void **state)
     sut_optimizer_destroy(opt);
 }
 
+/* Finite gradients whose sum is not, in f32: refused with everything as it was, by steps of one loss and of two. */
+static void sums_beyond_f32(void **state)
+{
+    (void)state;
+    const float g0[3] = {1e38f, -2e38f, 3e38f}, g1[3] = {-1e38f, 1e38f, 1e38f};
+    const void *const grads[2] = {g0, g1};
+    sut_context *const ctx = step_context(1, SUT_ISA_AUTO);
+    for (int method = 0; method < SUT_OPTIMIZER_COUNT; ++method)
+        for (int m = 1; m <= 2; ++m) {
+            float theta[3] = {1, 2, 3}, m0 = 0;
+            const sut_tensor tensor = {.data = theta, .dtype = SUT_DTYPE_F32, .n_dims = 1, .shape = {3}};
+            sut_optimizer_config config;
+            sut_optimizer *opt;
+            sut_optimizer_config_init(&config, (sut_optimizer_method)method);
+            config.tensors = &tensor;
+            config.n_tensors = 1;
+            config.n_losses = m;
+            config.surgery.method = SUT_SURGERY_CONFIG;
+            config.align = m == 2 ? SUT_ALIGN_GUA : SUT_ALIGN_NONE;
+            assert_int_equal(sut_optimizer_create(&opt, ctx, &config), SUT_OK);
+            assert_int_equal(sut_optimizer_step(opt, grads, NULL, NULL), SUT_ERROR_OUT_OF_RANGE);
+            assert_non_null(strstr(sut_context_last_error(ctx), "the combined gradient has norm"));
+            assert_true(theta[0] == 1 && theta[1] == 2 && theta[2] == 3);
+            assert_int_equal(sut_optimizer_steps(opt), 0);
+            if (sut_optimizer_state_name(opt, 0)) {
+                void *data;
+                assert_int_equal(sut_optimizer_state(opt, sut_optimizer_state_name(opt, 0), 0, &data, NULL, NULL),
+                                 SUT_OK);
+                memcpy(&m0, data, sizeof m0);
+                assert_true(m0 == (float)config.hyper.initial_accumulator_value);
+            }
+            config.clip_norm = 1; /* makes them short */
+            sut_optimizer *clipped;
+            assert_int_equal(sut_optimizer_create(&clipped, ctx, &config), SUT_OK);
+            assert_int_equal(sut_optimizer_step(clipped, grads, NULL, NULL), SUT_OK);
+            sut_optimizer_destroy(clipped);
+            sut_optimizer_destroy(opt);
+        }
+}
+
+/* NaN in a parameter or in the state is no clean step: an aligned one is refused before a parameter moves, in stages too; the
+ * report of another one certifies nothing. */
+static void proposals_that_are_no_numbers(void **state)
+{
+    (void)state;
+    const double g0[3] = {1, -2, 3}, g1[3] = {-1, 1, 1};
+    const float f0[3] = {1, -2, 3}, f1[3] = {-1, 1, 1};
+    sut_context *const ctx = step_context(1, SUT_ISA_AUTO);
+    for (int dtype = SUT_DTYPE_F32; dtype <= SUT_DTYPE_F64; ++dtype)
+        for (int aligned = 0; aligned < 2; ++aligned)
+            for (int where = 0; where < 2; ++where) {
+                const bool f64 = dtype == SUT_DTYPE_F64;
+                double theta64[3] = {1, 2, 3};
+                float theta32[3] = {1, 2, 3};
+                const void *const grads[2] = {f64 ? (const void *)g0 : f0, f64 ? (const void *)g1 : f1};
+                const sut_tensor tensor = {
+                    .data = f64 ? (void *)theta64 : theta32, .dtype = (sut_dtype)dtype, .n_dims = 1, .shape = {3}};
+                sut_optimizer_config config;
+                sut_optimizer *opt;
+                sut_report report;
+                void *slot;
+                sut_optimizer_config_init(&config, SUT_OPTIMIZER_ADAMW);
+                config.tensors = &tensor;
+                config.n_tensors = 1;
+                config.n_losses = 2;
+                config.surgery.method = SUT_SURGERY_CONFIG;
+                config.align = aligned ? SUT_ALIGN_GUA : SUT_ALIGN_NONE;
+                assert_int_equal(sut_optimizer_create(&opt, ctx, &config), SUT_OK);
+                assert_int_equal(sut_optimizer_state(opt, "m", 0, &slot, NULL, NULL), SUT_OK);
+                void *const bad = where == 0 ? tensor.data : slot;
+                if (f64)
+                    ((double *)bad)[1] = NAN;
+                else
+                    ((float *)bad)[1] = NAN;
+                const double first = f64 ? theta64[0] : theta32[0];
+                sut_report_init(&report);
+                const sut_status status = sut_optimizer_step(opt, grads, NULL, &report);
+                if (aligned) {
+                    assert_int_equal(status, SUT_ERROR_NOT_FINITE);
+                    assert_non_null(strstr(sut_context_last_error(ctx), "the proposal of step 1 is NaN or Inf"));
+                    assert_true((f64 ? theta64[0] : theta32[0]) == first);
+                    assert_int_equal(sut_optimizer_propose(opt, grads, NULL, NULL, NULL), SUT_OK);
+                    assert_int_equal(sut_optimizer_project(opt, grads, NULL, NULL), SUT_ERROR_NOT_FINITE);
+                    assert_int_equal(sut_optimizer_apply(opt, grads, NULL, NULL), SUT_ERROR_NOT_FINITE);
+                    assert_true((f64 ? theta64[0] : theta32[0]) == first);
+                    /* The proposal is withdrawn, and the optimizer goes on when the cause is gone. */
+                    assert_int_equal(sut_optimizer_state(opt, "m", 0, &slot, NULL, NULL), SUT_OK);
+                    theta64[1] = 2;
+                    theta32[1] = 2;
+                    if (f64)
+                        ((double *)slot)[1] = 0;
+                    else
+                        ((float *)slot)[1] = 0;
+                    assert_int_equal(sut_optimizer_step(opt, grads, NULL, &report), SUT_OK);
+                    assert_true(report.primal <= 1e-6 && !report.conflict_p && report.skipped_steps == 2);
+                } else {
+                    assert_int_equal(status, SUT_OK);
+                    assert_true(isnan(report.norm_p) && isnan(report.cos_p[0]) && report.conflict_p &&
+                                report.conflict_u);
+                }
+                sut_optimizer_destroy(opt);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_beyond_f32),
+        cmocka_unit_test(proposals_that_are_no_numbers),
         cmocka_unit_test(rates_beyond_f32),
         cmocka_unit_test(huge_gradients),
         cmocka_unit_test(conflicts_are_seen_at_every_scale),
