@@ -29,6 +29,8 @@ static bool is_fatal(int error)
     case cudaErrorMisalignedAddress:
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorMpsClientTerminated:
     case cudaErrorLaunchFailure: return true;
     default: return false;
     }

@@ -286,10 +286,13 @@ static sut_status tell(sut_context *ctx, sut_optimizer *opt, const void *const *
                        bool report, bool capturing, sut_cuda_parcel *last)
 {
     host_drive *const h = drive_of(opt);
-    const bool everything = h->fresh || !opt->told_settings || opt->captured;
+    bool everything = h->fresh || !opt->told_settings || opt->captured;
     last->size = 0;
-    if (everything)
+    /* Preferences and orders are the caller's, who may have changed them. */
+    const bool borrowed = opt->config.surgery.preference || opt->config.surgery.order;
+    if (everything || borrowed)
         write_settings(opt, h, h->telling);
+    everything = everything || (borrowed && memcmp(h->telling, h->told, h->settings_size) != 0);
     write_input(opt, grads, losses, report, h->telling + h->settings_size);
     if (!everything &&
         !memcmp(h->telling + h->settings_size, h->told + h->settings_size, h->told_size - h->settings_size))
@@ -458,8 +461,10 @@ sut_status sut_cuda_drive_pull(sut_context *ctx, sut_optimizer *opt)
     opt->skipped = state->skipped;
     opt->lr = a->lr;
     opt->last_failed = state->last_failed != 0;
+    opt->last_failure = state->last_failure;
     if (state->failures > 0 && opt->late.failure == SUT_ALGEBRA_FINE)
         opt->late = state->first_failure;
+    opt->n_late += state->failures;
     if (state->failures > 0) {
         SUT_CUDA_TRY(ctx,
                      cudaMemsetAsync(h->device + offsetof(sut_cuda_state, failures), 0, sizeof state->failures, stream),

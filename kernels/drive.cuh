@@ -121,9 +121,9 @@ SUT_GPU void record_failure(sut_cuda_drive *d)
     const sut_algebra *const a = &s->algebra;
     s->last_failed = 1;
     s->skipped += a->status == SUT_ERROR_NOT_FINITE;
-    if (s->failures++ > 0)
-        return;
-    s->first_failure = sut_algebra_failure_of(a);
+    s->last_failure = sut_algebra_failure_of(a);
+    if (s->failures++ == 0)
+        s->first_failure = s->last_failure;
 }
 
 /* The arguments of a pass over the rows, with room for n_sums. */
@@ -352,7 +352,7 @@ __device__ __forceinline__ void run_pass(const sut_cuda_args &args, int slice, b
     else if constexpr (ACTION == SUT_ACTION_APPLY)
         apply_body<Real, FEW_ROWS, false>(args, slice, memory);
     else
-        step_factor_body(args, slice, memory.total, memory.ticket);
+        step_factor_body(args, slice, static_cast<double *>(memory.aside), memory.ticket);
 }
 
 /* Shared memory of a block, in dynamic shared memory: what every thread reads, then what the bodies work in. */
@@ -444,6 +444,8 @@ SUT_GPU void run_set(sut_cuda_drive *d, int set, shared_head *head)
         args.chunks += d->sets[set].first;
         args.n_chunks = d->sets[set].count;
         args.n_slices = d->slices[set];
+        if (head->action == SUT_ACTION_FACTOR && args.n_slices > SUT_CUDA_FACTOR_SLICES)
+            args.n_slices = SUT_CUDA_FACTOR_SLICES;
         if (set == 1) {
             args.partial = d->second_partial;
             args.sums = d->sets[0].count > 0 ? d->second_sums : args.sums;
@@ -550,18 +552,24 @@ __global__ void __launch_bounds__(SUT_CUDA_THREADS, 1) ready_kernel(const sut_cu
 
 /* ---- launches ---- */
 
+/* The triangle takes the place of what is put aside and of the sums. */
 size_t run_memory(int m)
 {
-    const size_t n_sums = (size_t)(SUT_SUM_ROWS + m + m * (m + 1) / 2), cols = (size_t)m + 1;
-    const size_t factor = cols * (cols + 1) / 2 + cols * FACTOR_ROWS + 2 * SUT_CUDA_STRIP;
-    return BEFORE_SUMS + (n_sums > factor ? n_sums : factor) * sizeof(double);
+    const size_t n_sums = (size_t)(SUT_SUM_ROWS + m + m * (m + 1) / 2);
+    const size_t passes = ASIDE + n_sums * sizeof(double), factor = sut_cuda_factor_memory(m);
+    return HEAD + SCRATCH + (passes > factor ? passes : factor);
 }
 
-template <class... P> int allow_memory(void (*kernel)(P...), size_t size)
+/*
+ * More than a block has unasked is asked for, always the most that this kernel can want: the limit belongs to the kernel, which
+ * contexts of other threads launch too, and graphs later.
+ */
+template <class... P> int allow_memory(void (*kernel)(P...))
 {
-    if (size <= 48 << 10)
+    const size_t most = run_memory(FEW_ROWS ? SUT_CUDA_FEW : SUT_MAX_LOSSES);
+    if (most <= 48 << 10)
         return 0;
-    return (int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)size);
+    return (int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
 }
 
 int launch_run(sut_cuda_drive *drive, int m, int flags, int blocks, const sut_cuda_parcel *parcel, void *stream)
@@ -572,7 +580,7 @@ int launch_run(sut_cuda_drive *drive, int m, int flags, int blocks, const sut_cu
     memcpy(copy.words, parcel->words, (size_t)parcel->size * sizeof *parcel->words);
     void *arguments[] = {&drive, &flags, &copy};
     const size_t size = run_memory(m);
-    const int error = allow_memory(run_kernel, size);
+    const int error = allow_memory(run_kernel);
     if (error)
         return error;
     return (int)cudaLaunchCooperativeKernel(run_kernel, dim3((unsigned)blocks), dim3(SUT_CUDA_THREADS), arguments, size,
@@ -584,7 +592,7 @@ int run_blocks(int m, int *error)
 {
     int device = 0, processors = 0, each = 0;
     const size_t size = run_memory(m);
-    *error = allow_memory(run_kernel, size);
+    *error = allow_memory(run_kernel);
     if (!*error)
         *error = (int)cudaGetDevice(&device);
     if (!*error)
@@ -609,7 +617,7 @@ int launch_ready(const sut_cuda_drive *drive, int action, int set, int slices, i
     int more = add;
     void *arguments[] = {&drive, &set, &more};
     const size_t size = BEFORE_SUMS + (size_t)(n_sums > 0 ? n_sums : 1) * sizeof(double);
-    const int error = allow_memory(kernel, size);
+    const int error = allow_memory(kernel);
     if (error)
         return error;
     return (int)cudaLaunchKernel(kernel, dim3((unsigned)slices), dim3(SUT_CUDA_THREADS), arguments, size,

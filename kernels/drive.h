@@ -30,6 +30,7 @@ typedef struct sut_cuda_state {
     int64_t failures;               /* since the last pull() */
     int last_failed;                /* the last step was refused */
     sut_step_failure first_failure; /* since the last pull(); none where `failures` is 0 */
+    sut_step_failure last_failure;  /* where `last_failed` */
 } sut_cuda_state;
 
 /* Settings; followed in memory by the groups, and by the order of PCGrad where it has one. */

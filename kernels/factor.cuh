@@ -66,6 +66,7 @@ SUT_GPU void fold_block(const factor_memory &f, int cols)
             double *const x = &f.block[c * FACTOR_ROWS + lane], *const entry = &f.R[packed(j, c, cols)];
             const double old = *entry;
             const double dot = (first * old + warp_total(v * *x)) * beta;
+            __syncwarp(); /* everyone has read the entry */
             if (lane == 0)
                 *entry = old - dot * first;
             *x -= dot * v;

@@ -39,14 +39,6 @@ int sut_cuda_launch_cone_factor(const sut_cuda_plain_args *args, void *stream);
 int sut_cuda_launch_fill(void *to, int64_t n, int dtype, double value, void *stream);
 int sut_cuda_launch_convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, void *stream);
 
-/*
- * The solvers of src/surgery/nnqp.h and hull.h, all arrays in device memory; work: SUT_NNQP_WORK(m) and SUT_HULL_WORK(m)
- * doubles. *rounds is negative where a solver reached its limit.
- */
-int sut_cuda_launch_nnqp(const double *K, const double *b, int m, double *lambda, double *s, double *work, int *rounds,
-                         void *stream);
-int sut_cuda_launch_hull(const double *S, int m, double *w, double *work, int *rounds, void *stream);
-
 } // extern "C"
 
 static inline const sut_cuda_args *sut_cuda_pass_of(const sut_cuda_args *args)
@@ -58,15 +50,32 @@ static inline const sut_cuda_args *sut_cuda_pass_of(const sut_cuda_plain_args *a
     return &args->pass;
 }
 
-/* One block to a slice, with dynamic shared memory; what is more than a block has unasked is asked for. */
+/* Shared memory for a triangle, a block and a strip, see factor.cuh. */
+static inline size_t sut_cuda_factor_memory(int m)
+{
+    const size_t cols = (size_t)m + 1;
+    return (cols * (cols + 1) / 2 + cols * 32 + 2 * SUT_CUDA_STRIP) * sizeof(double);
+}
+
+/* For the totals of the sums of a pass. */
+static inline size_t sut_cuda_sums_memory(int n_sums)
+{
+    return (size_t)(n_sums > 0 ? n_sums : 1) * sizeof(double);
+}
+
+/*
+ * One block to a slice, with dynamic shared memory, `most` of it for SUT_MAX_LOSSES. A kernel's static and dynamic shared memory
+ * together may be more than a block has unasked; the limit is set to the most, always the same, since it belongs to the kernel,
+ * which contexts of other threads launch too.
+ */
 template <class Args>
-static inline int sut_cuda_launch_slices(void (*kernel)(const Args), const Args *args, size_t shared, void *stream)
+static inline int sut_cuda_launch_slices(void (*kernel)(const Args), const Args *args, size_t shared, size_t most,
+                                         void *stream)
 {
     Args copy = *args;
     void *arguments[] = {&copy};
-    if (shared > 48 << 10) {
-        const cudaError_t error =
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (shared > 8 << 10) {
+        const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
         if (error != cudaSuccess)
             return (int)error;
     }
@@ -77,17 +86,16 @@ static inline int sut_cuda_launch_slices(void (*kernel)(const Args), const Args 
 /* With the totals of its sums in shared memory. */
 template <class Args> static inline int sut_cuda_launch(void (*kernel)(const Args), const Args *args, void *stream)
 {
-    const int n_sums = sut_cuda_pass_of(args)->n_sums;
-    return sut_cuda_launch_slices(kernel, args, (size_t)(n_sums > 0 ? n_sums : 1) * sizeof(double), stream);
+    const int m = SUT_MAX_LOSSES, most = SUT_SUM_ROWS + m + m * (m + 1) / 2;
+    return sut_cuda_launch_slices(kernel, args, sut_cuda_sums_memory(sut_cuda_pass_of(args)->n_sums),
+                                  sut_cuda_sums_memory(most), stream);
 }
 
-/* With a triangle, a block and a strip, see factor.cuh. */
 template <class Args>
 static inline int sut_cuda_launch_factor(void (*kernel)(const Args), const Args *args, void *stream)
 {
-    const size_t cols = (size_t)sut_cuda_pass_of(args)->m + 1;
-    return sut_cuda_launch_slices(kernel, args,
-                                  (cols * (cols + 1) / 2 + cols * 32 + 2 * SUT_CUDA_STRIP) * sizeof(double), stream);
+    return sut_cuda_launch_slices(kernel, args, sut_cuda_factor_memory(sut_cuda_pass_of(args)->m),
+                                  sut_cuda_factor_memory(SUT_MAX_LOSSES), stream);
 }
 
 /* Elements one after the other, without sums: blocks take turns where there are many. */

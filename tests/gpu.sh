@@ -8,6 +8,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:-$root/build/gpu}
 seconds=${SUTURE_GPU_SECONDS:-60}
 
+mkdir -p "$(dirname "$build")"
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 command -v nvcc >/dev/null || { echo "gpu.sh: nvcc was not found on the path nor in /usr/local/cuda/bin" >&2; exit 2; }
 cmake -S "$root/tests/gpu" -B "$build" -DCMAKE_BUILD_TYPE=Release \
@@ -30,10 +31,15 @@ if command -v compute-sanitizer >/dev/null; then
         status=0
         timeout "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/test_drive" short \
             >"$build/$tool.log" 2>&1 || status=$?
+        # A finding is one whether or not there was time for the rest.
+        if grep '^=========' "$build/$tool.log" | grep -v SUMMARY | grep -Eiq 'invalid|hazard|error|leak|uninit|race'; then
+            status=9
+        fi
         case $status in
         0) echo "compute-sanitizer $tool: nothing found" ;;
         124) echo "compute-sanitizer $tool: nothing found in $seconds s, then stopped" ;;
-        *) tail -40 "$build/$tool.log"; failed=1 ;;
+        *) grep '^=========' "$build/$tool.log" | head -40 || true
+           echo "compute-sanitizer $tool: see $build/$tool.log"; failed=1 ;;
         esac
     done
 else

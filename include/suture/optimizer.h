@@ -219,15 +219,16 @@ SUT_API void sut_optimizer_destroy(sut_optimizer *opt);
  *
  * CUDA: queued on the context's stream; gradients stay as they are until the step is through there. With a report the call
  * waits for the step. Without one it does not, and may be captured in a CUDA graph: what can only be seen in the gradients
- * (NaN) is then told by sut_optimizer_synchronize(), or by the next step with a report.
+ * (NaN) is then told by sut_optimizer_synchronize(). A graph keeps the settings, rates and losses of its capture: what is set
+ * afterwards acts on steps outside of it (capture again).
  */
 SUT_API sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, const double *losses,
                                       sut_report *report);
 
 /**
- * Waits for the steps that a device has queued (CUDA back end). The first of them that was refused since the last call, or
- * since the last step with a report, is returned as sut_optimizer_step() would have returned it; it changed nothing, and the
- * steps after it were taken. On the CPU there is nothing to wait for.
+ * Waits for the steps that a device has queued (CUDA back end). The first of them that was refused since the last call is
+ * returned as sut_optimizer_step() would have returned it (those that it has returned, with a report, do not count); it changed
+ * nothing, and the steps after it were taken. On the CPU there is nothing to wait for.
  */
 SUT_API sut_status sut_optimizer_synchronize(sut_optimizer *opt);
 
@@ -297,7 +298,8 @@ SUT_API sut_status sut_optimizer_parameters_changed(sut_optimizer *opt);
 /**
  * Look at state: slot "m", "v", "vmax", "b", "ga", "master" of one tensor.
  * @param data_out   Lent; valid as long as the optimizer. f64 for f64 tensors, else f32. Writing to it is allowed between steps.
- *                   In the memory of the back end; nadam's product of momenta, "mu_prod", is one double in host memory.
+ *                   In the memory of the back end; nadam's product of momenta, "mu_prod", is one double in host memory
+ *                   (CUDA: as of this call, which waits; call it again before every look and every change).
  * @param count_out  Number of elements.
  * @return SUT_ERROR_INVALID_ARGUMENT when the method has no such slot; the text lists those it has.
  */

@@ -82,11 +82,12 @@ struct sut_optimizer {
     sut_span *span; /* 2 n_tensors, for the checks of outputs */
 
     /* Where the back end runs the algebra itself (CUDA): its part of this optimizer; whether it has taken steps that the host
-     * has not seen, or may have at any time (a graph); whether it knows what the host has changed; how the last step ended, and the first failure that has not
-     * been delivered. */
+     * has not seen, or may have at any time (a graph); whether it knows what the host has changed; how the last step ended; the
+     * failures that have not been delivered, of which the first is kept. */
     void *drive;
     bool ahead, captured, told_state, told_settings, last_failed;
-    sut_step_failure late;
+    sut_step_failure last_failure, late;
+    int64_t n_late;
 
     /* The step in hand. */
     bool pending, solved;
@@ -100,9 +101,9 @@ static inline bool sut_is_low_precision(sut_dtype dtype)
     return dtype == SUT_DTYPE_BF16 || dtype == SUT_DTYPE_F16;
 }
 
-/* What a device's steps have done is known to the host; the first failure among them is returned, once. */
+/* What a device's steps have done is known to the host; the failure of the last of them, as the call for it returns it. */
 sut_status sut_optimizer_pull(sut_optimizer *opt);
-sut_status sut_optimizer_deliver(sut_optimizer *opt);
+sut_status sut_optimizer_deliver_last(sut_optimizer *opt);
 /* And the other way round, after the host has changed counts and memory. */
 sut_status sut_optimizer_push(sut_optimizer *opt);
 

@@ -314,7 +314,6 @@ static sut_status check_presence(sut_optimizer *opt, const void *const *grads)
 static sut_status begin(sut_optimizer *opt, const void *const *grads, const double *losses, bool report)
 {
     SUT_TRY(sut_optimizer_pull(opt)); /* stages are run by the host */
-    opt->told_state = false;
     sut_algebra *const a = &opt->algebra;
     SUT_TRY(check_presence(opt, grads));
     a->losses = losses;
@@ -324,7 +323,10 @@ static sut_status begin(sut_optimizer *opt, const void *const *grads, const doub
     a->fused = true;
     sut_algebra_begin(a);
     const sut_status status = run(opt, grads, &no_outputs, SUT_REQUEST_PREPARE);
-    opt->skipped += status == SUT_ERROR_NOT_FINITE;
+    if (status == SUT_ERROR_NOT_FINITE) {
+        ++opt->skipped;
+        opt->told_state = false; /* a device counts for itself */
+    }
     return status;
 }
 
@@ -450,13 +452,13 @@ static sut_status drive(sut_optimizer *opt, const void *const *grads, const doub
     if (!report)
         return SUT_OK;
     SUT_TRY(sut_optimizer_pull(opt));
-    if (!opt->last_failed) {
-        sut_report full;
-        sut_report_init(&full);
-        report_step(opt, sums_of_p(opt), false, true, &full);
-        give_report(&full, report, size);
-    }
-    return sut_optimizer_deliver(opt);
+    if (opt->last_failed)
+        return sut_optimizer_deliver_last(opt);
+    sut_report full;
+    sut_report_init(&full);
+    report_step(opt, sums_of_p(opt), false, true, &full);
+    give_report(&full, report, size);
+    return SUT_OK; /* steps before that were refused are told by sut_optimizer_synchronize() */
 }
 
 sut_status sut_optimizer_step(sut_optimizer *opt, const void *const *grads, const double *losses, sut_report *report)
@@ -538,6 +540,7 @@ sut_status sut_optimizer_propose(sut_optimizer *opt, const void *const *grads, c
     SUT_TRY(check_outputs(opt, grads, u_out, "u_out", inverse_metric_out, "inverse_metric_out"));
     SUT_TRY(begin(opt, grads, losses, true));
     opt->algebra.fused = false;
+    opt->told_state = false;
     prepare(opt);
     const step_outputs outputs = {u_out, inverse_metric_out, NULL, NULL};
     SUT_TRY(run_pass(opt, grads, sut_algebra_next(&opt->algebra), &outputs));

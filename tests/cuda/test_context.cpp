@@ -193,6 +193,12 @@ void pointers()
         expect(ctx, sut_optimizer_step(p.opt, grads, nullptr, nullptr), SUT_ERROR_INVALID_ARGUMENT, is_host);
         CHECK(std::strstr(sut_context_last_error(ctx), "the gradient of loss 1 in tensor \"param.0\""), "%s",
               sut_context_last_error(ctx));
+        /* One that a table of pointers known to be good could take for another. */
+        std::vector<char> field(1 << 20);
+        for (std::size_t k = 0; k + 64 < field.size(); k += 64) {
+            grads[1] = &field[k];
+            expect(ctx, sut_optimizer_step(p.opt, grads, nullptr, nullptr), SUT_ERROR_INVALID_ARGUMENT, is_host);
+        }
         grads[1] = pinned;
         expect(ctx, sut_optimizer_step(p.opt, grads, nullptr, nullptr), SUT_ERROR_INVALID_ARGUMENT,
                "is pinned host memory");

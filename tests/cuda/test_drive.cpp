@@ -494,6 +494,144 @@ void what_changes_between_steps()
               (long long)k);
 }
 
+/* Preferences are the caller's memory, and may change. */
+void preferences()
+{
+    double preference[2] = {1, 0};
+    int order[4] = {0, 1, 1, 0};
+    for (const sut_surgery_method method : {SUT_SURGERY_FIXED, SUT_SURGERY_PCGRAD}) {
+        sut_optimizer_config c = config_of(SUT_OPTIMIZER_SGD, 2, method, false);
+        if (method == SUT_SURGERY_FIXED)
+            c.surgery.preference = preference;
+        else
+            c.surgery.order = order;
+        twins t({{300, SUT_DTYPE_F64}}, c);
+        for (int step = 0; step < 4; ++step) {
+            t.draw_rows();
+            preference[step % 2] = step;
+            std::swap(order[0], order[1]);
+            for (side *s : {&t.cpu, &t.gpu})
+                CHECK(sut_optimizer_step(s->opt, s->rows.data(), nullptr, nullptr) == SUT_OK, "%s",
+                      sut_context_last_error(s->ctx));
+            CHECK(t.difference() < 1e-12, "%s, step %d: parameters differ by %g", sut_surgery_method_name(method), step,
+                  t.difference());
+        }
+    }
+}
+
+/* NAdam's product is on the device; who asks sees it, and may change it. */
+void product_of_momenta()
+{
+    twins t({{300, SUT_DTYPE_F64}}, config_of(SUT_OPTIMIZER_NADAM, 1, SUT_SURGERY_SUM, false));
+    for (int step = 0; step < 6; ++step) {
+        t.draw_rows();
+        double product[2];
+        int at = 0;
+        for (side *s : {&t.cpu, &t.gpu}) {
+            CHECK(sut_optimizer_step(s->opt, s->rows.data(), nullptr, nullptr) == SUT_OK, "%s",
+                  sut_context_last_error(s->ctx));
+            void *data = nullptr;
+            CHECK(sut_optimizer_state(s->opt, "mu_prod", 0, &data, nullptr, nullptr) == SUT_OK, "%s",
+                  sut_context_last_error(s->ctx));
+            product[at++] = *static_cast<double *>(data);
+            if (step == 2)
+                *static_cast<double *>(data) = 0.25;
+        }
+        CHECK(near(product[1], product[0], 1e-14), "step %d: %.17g, the CPU's %.17g", step, product[1], product[0]);
+    }
+    CHECK(t.difference() < 1e-12, "parameters differ by %g", t.difference());
+}
+
+/* A step says of itself alone whether it was taken; what was refused before it is told when someone waits. */
+void late_refusals()
+{
+    twins t({{300, SUT_DTYPE_F32}}, config_of(SUT_OPTIMIZER_ADAM, 2, SUT_SURGERY_CONFIG, true));
+    sut_report r;
+    sut_report_init(&r);
+    const auto step = [&](bool bad, bool report) {
+        t.draw_rows();
+        if (bad)
+            t.put_row(1, 0, std::vector<double>(300, std::numeric_limits<double>::infinity()));
+        return sut_optimizer_step(t.gpu.opt, t.gpu.rows.data(), nullptr, report ? &r : nullptr);
+    };
+    CHECK(step(true, false) == SUT_OK, "a step that nobody waits for");
+    CHECK(step(false, true) == SUT_OK && r.step == 1 && r.skipped_steps == 1, "step %lld, %lld skipped: %s",
+          (long long)r.step, (long long)r.skipped_steps, sut_context_last_error(t.gpu.ctx));
+    CHECK(sut_optimizer_synchronize(t.gpu.opt) == SUT_ERROR_NOT_FINITE, "the refusal was lost");
+    CHECK(sut_optimizer_synchronize(t.gpu.opt) == SUT_OK, "the refusal was told twice");
+    CHECK(step(true, true) == SUT_ERROR_NOT_FINITE, "Inf was taken");
+    CHECK(sut_optimizer_synchronize(t.gpu.opt) == SUT_OK, "the refusal was told twice");
+    CHECK(step(true, false) == SUT_OK && step(true, true) == SUT_ERROR_NOT_FINITE, "Inf was taken");
+    CHECK(sut_optimizer_synchronize(t.gpu.opt) == SUT_ERROR_NOT_FINITE, "the first of two refusals was lost");
+    CHECK(sut_optimizer_steps(t.gpu.opt) == 1 && sut_optimizer_skipped_steps(t.gpu.opt) == 4,
+          "%lld steps, %lld skipped", (long long)sut_optimizer_steps(t.gpu.opt),
+          (long long)sut_optimizer_skipped_steps(t.gpu.opt));
+}
+
+/* The proposal is no number because the state is none: the parameters stay, on both sides. */
+void bad_state()
+{
+    for (const sut_dtype dtype : {SUT_DTYPE_F32, SUT_DTYPE_F64}) {
+        const shape s = {300, dtype};
+        twins t({s}, config_of(SUT_OPTIMIZER_ADAM, 2, SUT_SURGERY_CONFIG, true));
+        t.draw_rows();
+        const std::vector<unsigned char> nan = numbers({std::numeric_limits<double>::quiet_NaN()}, dtype);
+        std::string text[2];
+        int at = 0;
+        for (side *x : {&t.cpu, &t.gpu}) {
+            void *data = nullptr;
+            sut_report r;
+            sut_report_init(&r);
+            CHECK(sut_optimizer_state(x->opt, "m", 0, &data, nullptr, nullptr) == SUT_OK, "%s",
+                  sut_context_last_error(x->ctx));
+            x->put(static_cast<char *>(data) + 7 * sut_dtype_size(dtype), nan.data(), nan.size());
+            const auto before = x->get(x->theta[0], size_of(s));
+            CHECK(sut_optimizer_step(x->opt, x->rows.data(), nullptr, &r) == SUT_ERROR_NOT_FINITE, "NaN was taken");
+            text[at++] = sut_context_last_error(x->ctx);
+            CHECK(before == x->get(x->theta[0], size_of(s)), "parameters moved");
+            CHECK(sut_optimizer_skipped_steps(x->opt) == 1, "%lld skipped",
+                  (long long)sut_optimizer_skipped_steps(x->opt));
+        }
+        CHECK(text[0] == text[1] && text[0].find("the proposal of step 1") == 0, "\"%s\" against \"%s\"",
+              text[0].c_str(), text[1].c_str());
+    }
+}
+
+/* Fewer blocks than slices: each block takes several. */
+void few_processors()
+{
+#ifdef SUT_EXEC
+    const exec::device machine = exec::machine;
+    exec::machine.processors = 1;
+    exec::machine.blocks_per_processor = 2;
+    for (int m : {2, 6}) {
+        sut_optimizer_config c = config_of(SUT_OPTIMIZER_ADAM, m, SUT_SURGERY_SUM, true);
+        c.conflict_cos_tol = 0;
+        run_steps({{9000, SUT_DTYPE_F32}, {300, SUT_DTYPE_F64}}, c, 3, 1e-4, 0, "few processors");
+        run_steps({{9000, SUT_DTYPE_F64}}, c, 3, 1e-6, 1e-5, "few processors, nearly opposed");
+        /* Large rows, whose largest elements are looked for. */
+        c.surgery.method = SUT_SURGERY_CONFIG;
+        c.align = SUT_ALIGN_NONE;
+        twins t({{9000, SUT_DTYPE_F64}}, c);
+        for (int i = 0; i < m; ++i) {
+            std::vector<double> x(9000);
+            for (double &value : x)
+                value = std::ldexp(t.draw(), 560 + 5 * i);
+            t.put_row(i, 0, x);
+        }
+        sut_report a, b;
+        sut_report_init(&a);
+        sut_report_init(&b);
+        const sut_status x = sut_optimizer_step(t.cpu.opt, t.cpu.rows.data(), nullptr, &a);
+        const sut_status y = sut_optimizer_step(t.gpu.opt, t.gpu.rows.data(), nullptr, &b);
+        CHECK(x == SUT_OK && y == SUT_OK, "%s; %s", sut_context_last_error(t.cpu.ctx),
+              sut_context_last_error(t.gpu.ctx));
+        compare_reports(b, a, m, 1e-9, "large rows");
+    }
+    exec::machine = machine;
+#endif
+}
+
 /* A state goes from one back end to the other and back. */
 void state_files()
 {
@@ -632,13 +770,19 @@ void a_graph()
             CHECK(sut_optimizer_synchronize(t.gpu.opt) == SUT_ERROR_SEQUENCE, "a capture was waited for");
             CUDA(cudaStreamEndCapture(stream, &graph));
             CUDA(cudaGraphInstantiate(&executable, graph, 0));
-            for (int step = 0; step < (large ? 2 : 5); ++step) {
+            for (int step = 0; step < (large ? 2 : 8); ++step) {
                 t.draw_rows();
+                /* A graph keeps the rate of its capture; a step outside of it has its own, before it and after. */
+                if (step == 5)
+                    CHECK(sut_optimizer_set_lr(t.gpu.opt, 0, 3e-2) == SUT_OK, "%s", sut_context_last_error(t.gpu.ctx));
+                if (step >= 5)
+                    CHECK(sut_optimizer_set_lr(t.cpu.opt, 0, step == 6 ? 1e-2 : 3e-2) == SUT_OK, "%s",
+                          sut_context_last_error(t.cpu.ctx));
                 if (step == 3)
                     for (side *s : {&t.cpu, &t.gpu})
                         CHECK(sut_optimizer_set_lr(s->opt, 0, 1e-2) == SUT_OK, "%s", sut_context_last_error(s->ctx));
                 eager(t.cpu);
-                if (step == 2)
+                if (step == 2 || step == 5 || step == 7)
                     eager(t.gpu);
                 else
                     CUDA(cudaGraphLaunch(executable, stream));
@@ -670,7 +814,11 @@ int main(int argc, char **argv)
 {
     const bool all = argc < 2 || std::strcmp(argv[1], "short") != 0;
     refused_steps();
+    late_refusals();
+    bad_state();
     what_changes_between_steps();
+    preferences();
+    product_of_momenta();
     a_graph();
     if (all) {
         every_method();
@@ -679,6 +827,7 @@ int main(int argc, char **argv)
         nearly_opposed();
         state_files();
         stages_between();
+        few_processors();
         many_elements();
     }
 #ifdef SUT_EXEC

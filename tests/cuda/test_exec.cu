@@ -370,7 +370,7 @@ void grids(std::uint64_t seed)
 
 void shared_memory()
 {
-    const int count = 20000;
+    const int count = 15000;
     int *out = device_array<int>((std::size_t)count), n = 1000;
     void *arguments[] = {&out, &n};
     CUDA(cudaLaunchKernel(dynamic, 1, 64, arguments, (std::size_t)n * sizeof(int), nullptr));
@@ -378,7 +378,7 @@ void shared_memory()
     CHECK(fetch(out, 1)[0] == (n - 1) * (n - 1), "%d", fetch(out, 1)[0]);
     n = count;
     CHECK(cudaLaunchKernel(dynamic, 1, 64, arguments, (std::size_t)n * sizeof(int), nullptr) == cudaErrorInvalidValue,
-          "80 kB were not asked for");
+          "60 kB were not asked for");
     CUDA(cudaFuncSetAttribute(dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, n * (int)sizeof(int)));
     CUDA(cudaLaunchKernel(dynamic, 1, 64, arguments, (std::size_t)n * sizeof(int), nullptr));
     CUDA(cudaDeviceSynchronize());

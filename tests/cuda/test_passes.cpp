@@ -248,6 +248,80 @@ void first_pass()
     }
 }
 
+/* The most losses: their sums take the most shared memory that a block can be asked for. */
+void most_losses()
+{
+    const std::vector<setting> settings = all_settings();
+    for (const sut_dtype dtype : {SUT_DTYPE_F32, SUT_DTYPE_F64}) {
+        twin_shape shape;
+        shape.lengths = {300, 33};
+        shape.dtypes = {dtype, dtype};
+        shape.m = SUT_MAX_LOSSES;
+        twin problem(shape, 3);
+        for (const pass_case &c : cases)
+            if (c.sums) {
+                problem.fill(4);
+                problem.set_rule(settings.back().row, settings.back().hyper, 2, {0.01});
+                run_case(&problem, c, sums[2], "most losses");
+            }
+    }
+}
+
+/* R^T R of a triangle of `cols` columns. */
+std::vector<double> square_of(const std::vector<double> &R, int cols)
+{
+    std::vector<double> K((size_t)(cols * cols), 0);
+    for (int i = 0; i < cols; ++i)
+        for (int j = 0; j < cols; ++j)
+            for (int r = 0; r <= (i < j ? i : j); ++r)
+                K[(size_t)(i * cols + j)] += R[(size_t)(r * cols + i)] * R[(size_t)(r * cols + j)];
+    return K;
+}
+
+/* The triangle of a step: [M^-1/2 G^T, M^1/2 p], of the proposal and of an update. */
+void triangles()
+{
+    const std::vector<setting> settings = all_settings();
+    for (int shape = 0; shape < 3 + n_shapes; ++shape) {
+        twin_shape s = shape_of(shape % n_shapes);
+        if (shape >= n_shapes) { /* several slices, many rows */
+            s = twin_shape();
+            s.lengths = {9000, 40, 3000};
+            s.dtypes = {SUT_DTYPE_F32, SUT_DTYPE_F64, SUT_DTYPE_F32};
+            s.m = shape == n_shapes ? 2 : shape == n_shapes + 1 ? 9 : SUT_MAX_LOSSES;
+        }
+        twin problem(s, 5);
+        const int m = problem.m, cols = m + 1;
+        for (const sut_pass_kind kind : {SUT_PASS_TERMS, SUT_PASS_MEASURE}) {
+            std::vector<double> R[2], K[2], scale = problem.scale;
+            scale.resize((size_t)cols, 0.5);
+            problem.fill(6);
+            problem.set_rule(settings.back().row, settings.back().hyper, 2, {0.01, 0.02});
+            for (int device = 0; device < 2; ++device) {
+                R[device].assign((size_t)(cols * cols), 0);
+                sut_step_pass pass = problem.base(device != 0);
+                pass.kind = kind;
+                pass.update = SUT_UPDATE_NATURAL;
+                pass.careful = pass.exact_sum = true;
+                pass.correction = kind == SUT_PASS_MEASURE ? problem.correction.data() : nullptr;
+                pass.factor = R[device].data();
+                pass.factor_scale = scale.data();
+                sut_context *const ctx = device ? problem.gpu : problem.ctx;
+                CHECK(ctx->ops->step(ctx, &pass) == SUT_OK, "%s", sut_context_last_error(ctx));
+                K[device] = square_of(R[device], cols);
+            }
+            for (int i = 0; i < cols; ++i)
+                for (int j = 0; j < cols; ++j) {
+                    const double size = std::sqrt(K[0][(size_t)(i * cols + i)] * K[0][(size_t)(j * cols + j)]);
+                    const double x = K[0][(size_t)(i * cols + j)], y = K[1][(size_t)(i * cols + j)];
+                    CHECK(std::fabs(x - y) <= 1e-12 * size,
+                          "shape %d, kind %d: product %d, %d is %.17g, the CPU's %.17g", shape, (int)kind, i, j, y, x);
+                }
+            CHECK(K[0][0] > 0, "the triangle is empty");
+        }
+    }
+}
+
 void bad_elements()
 {
     twin_shape shape;
@@ -288,9 +362,10 @@ void determinism()
 {
     const std::vector<setting> settings = all_settings();
     twin_shape shape;
-    shape.lengths = {5000, 33, 9001};
     shape.dtypes = {SUT_DTYPE_F32, SUT_DTYPE_F32, SUT_DTYPE_F64};
     for (const int m : {3, 6}) {
+        /* With few rows more slices than a warp has lanes. */
+        shape.lengths = {m == 3 ? 70000 : 5000, 33, 9001};
         shape.m = m;
         twin problem(shape, 3);
         std::vector<double> first_K, first_sums;
@@ -388,6 +463,8 @@ void launches()
 int main()
 {
     first_pass();
+    most_losses();
+    triangles();
     bad_elements();
     determinism();
     eigenvalues();

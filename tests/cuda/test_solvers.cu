@@ -6,13 +6,32 @@
 #include "exec.h"
 #include "random.h"
 
-#include "kernels/solve.cu"
+#include "kernels/device.cuh"
+#include "surgery/hull.h"
 
 #include <cmath>
 #include <vector>
 
 namespace
 {
+
+__global__ void nnqp_kernel(const double *K, const double *b, int m, double *lambda, double *s, double *work,
+                            int *rounds)
+{
+    *rounds = sut_nnqp_solve(K, b, nullptr, m, lambda, s, work, true);
+}
+
+__global__ void hull_kernel(const double *S, int m, double *w, double *work, int *rounds)
+{
+    *rounds = sut_hull(S, m, w, work);
+}
+
+/* One thread. */
+template <class... P> void launch(void (*kernel)(P...), P... values)
+{
+    void *arguments[] = {&values...};
+    CUDA(cudaLaunchKernel(kernel, dim3(1), dim3(1), arguments, 0, nullptr));
+}
 
 /* K = X X^T and b = X u of m rows in `rank` dimensions, opposed rows among them. */
 void problem(int m, int kind, random_numbers *r, std::vector<double> *K, std::vector<double> *b)
@@ -81,14 +100,17 @@ void compare(int m, int kind, random_numbers *r, int *rounds)
     const device_numbers on_K(K), on_b(b), on_lambda(lambda), on_s(s), on_w(w), on_work(work);
 
     const int expected = sut_nnqp_solve(K.data(), b.data(), nullptr, m, lambda.data(), s.data(), work.data(), true);
-    CUDA((cudaError_t)sut_cuda_launch_nnqp(on_K.at, on_b.at, m, on_lambda.at, on_s.at, on_work.at, rounds, nullptr));
+    launch(nnqp_kernel, static_cast<const double *>(on_K.at), static_cast<const double *>(on_b.at), m,
+           static_cast<double *>(on_lambda.at), static_cast<double *>(on_s.at), static_cast<double *>(on_work.at),
+           rounds);
     CUDA(cudaDeviceSynchronize());
     CHECK(rounds_of(rounds) == expected && expected >= 0, "m = %d, kind %d: %d rounds, the CPU's %d", m, kind,
           rounds_of(rounds), expected);
     CHECK(same(on_lambda.fetch(m), lambda) && same(on_s.fetch(m), s), "m = %d, kind %d: multipliers differ", m, kind);
 
     const int hull = sut_hull(K.data(), m, w.data(), work.data());
-    CUDA((cudaError_t)sut_cuda_launch_hull(on_K.at, m, on_w.at, on_work.at, rounds, nullptr));
+    launch(hull_kernel, static_cast<const double *>(on_K.at), m, static_cast<double *>(on_w.at),
+           static_cast<double *>(on_work.at), rounds);
     CUDA(cudaDeviceSynchronize());
     CHECK(rounds_of(rounds) == hull && hull >= 0, "m = %d, kind %d: %d rounds, the CPU's %d", m, kind,
           rounds_of(rounds), hull);

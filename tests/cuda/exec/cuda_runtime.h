@@ -38,8 +38,7 @@
 
 #define SUT_TRAFFIC(counter, elements, size) \
     ((elements) > 0 ? (void)(exec::traffic.counter += (elements) * (size)) : (void)0)
-#define SUT_ARRAYS_IN_USE(bytes) \
-    ((bytes) > exec::arrays_in_use ? (void)(exec::arrays_in_use = (bytes)) : (void)0)
+#define SUT_ARRAYS_IN_USE(bytes) ((bytes) > exec::arrays_in_use ? (void)(exec::arrays_in_use = (bytes)) : (void)0)
 
 #define threadIdx (exec::here->thread)
 #define blockIdx (exec::here->block)
@@ -162,6 +161,7 @@ enum cudaError_t {
     cudaErrorInvalidDevice = 101,
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorECCUncorrectable = 214,
+    cudaErrorNvlinkUncorrectable = 220,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchTimeout = 702,
@@ -173,6 +173,7 @@ enum cudaError_t {
     cudaErrorInvalidPc = 718,
     cudaErrorLaunchFailure = 719,
     cudaErrorCooperativeLaunchTooLarge = 720,
+    cudaErrorMpsClientTerminated = 810,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901
 };

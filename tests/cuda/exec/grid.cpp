@@ -50,12 +50,16 @@ const unsigned char poison = 0xff;
 
 struct launch {
     dim3 grid, size;
-    std::size_t dynamic_bytes;
+    std::size_t dynamic_bytes, shared_limit;
     bool cooperative;
     void (*call)(void *);
     void *argument;
     std::vector<std::unique_ptr<block>> blocks;
     std::vector<thread *> ready;
+    /* In every other launch one warp of each block is late: it runs when nobody else can, so that whoever fails to wait for it
+     * does not find it there by chance. */
+    std::vector<thread *> late;
+    unsigned late_warp = ~0u;
     std::vector<fiber *> idle; /* stacks that are free */
     std::size_t n_blocks = 0, blocks_started = 0, blocks_done = 0;
     std::size_t threads_at_grid = 0;
@@ -85,6 +89,7 @@ struct block {
     std::size_t at_barrier = 0, done = 0;
     const char *site = "";
     std::vector<variable> shared;
+    std::size_t shared_bytes = 0;
     void *dynamic = nullptr;
     ~block()
     {
@@ -151,10 +156,15 @@ void fail(const char *format, ...)
     }
 }
 
+static void enqueue(launch *l, thread *t)
+{
+    (t->warp == l->late_warp ? l->late : l->ready).push_back(t);
+}
+
 static void wake(thread *t)
 {
     t->now = state::ready;
-    current_launch->ready.push_back(t);
+    enqueue(current_launch, t);
 }
 
 /* Wait in state `now` until someone wakes us. */
@@ -327,6 +337,10 @@ void *shared(const void *key, std::size_t size, std::size_t alignment)
     for (const variable &v : b->shared)
         if (v.key == key)
             return v.memory;
+    b->shared_bytes += size;
+    if (b->shared_bytes + current_launch->dynamic_bytes > current_launch->shared_limit)
+        fail("%zu bytes of shared memory and %zu of dynamic shared memory are more than a block may have (%zu)",
+             b->shared_bytes, current_launch->dynamic_bytes, current_launch->shared_limit);
     /* The exact size, so that the address sanitizer sees the first byte behind it. */
     void *memory = nullptr;
     if (posix_memalign(&memory, std::max<std::size_t>(alignment, 16), size) != 0)
@@ -396,7 +410,7 @@ static void start_block(launch *l, std::size_t number)
         t->home = b;
         t->lane = (unsigned)(k % 32);
         t->warp = (unsigned)(k / 32);
-        l->ready.push_back(t);
+        enqueue(l, t);
     }
     ++l->blocks_started;
 }
@@ -432,12 +446,14 @@ static void report_deadlock(const launch *l)
          barrier, grid, warp, site);
 }
 
-bool run(dim3 grid, dim3 size, std::size_t dynamic_bytes, bool cooperative, void (*call)(void *), void *argument)
+bool run(dim3 grid, dim3 size, std::size_t dynamic_bytes, bool asked, bool cooperative, void (*call)(void *),
+         void *argument)
 {
     launch l;
     l.grid = grid;
     l.size = size;
     l.dynamic_bytes = dynamic_bytes;
+    l.shared_limit = (std::size_t)(asked ? shared_most : shared_unasked);
     l.cooperative = cooperative;
     l.call = call;
     l.argument = argument;
@@ -445,6 +461,9 @@ bool run(dim3 grid, dim3 size, std::size_t dynamic_bytes, bool cooperative, void
     for (const auto &stack : all_stacks)
         l.idle.push_back(stack.get());
     current_launch = &l;
+    const std::uint64_t warps = ((std::uint64_t)size.x * size.y * size.z + 31) / 32, drawn = draw(2 * warps);
+    if (warps > 1 && drawn < warps)
+        l.late_warp = (unsigned)drawn;
 
     std::vector<std::size_t> order(l.n_blocks);
     for (std::size_t k = 0; k < l.n_blocks; ++k)
@@ -455,13 +474,14 @@ bool run(dim3 grid, dim3 size, std::size_t dynamic_bytes, bool cooperative, void
     while (l.blocks_done < l.n_blocks && !l.stopped) {
         while (l.blocks_started < l.n_blocks && (cooperative || l.blocks.size() < blocks_together))
             start_block(&l, order[l.blocks_started]);
-        if (l.ready.empty()) {
+        std::vector<thread *> *const queue = l.ready.empty() ? &l.late : &l.ready;
+        if (queue->empty()) {
             report_deadlock(&l);
             break;
         }
-        std::swap(l.ready[draw(l.ready.size())], l.ready.back());
-        thread *const t = l.ready.back();
-        l.ready.pop_back();
+        std::swap((*queue)[draw(queue->size())], queue->back());
+        thread *const t = queue->back();
+        queue->pop_back();
         if (!t->stack) {
             if (l.idle.empty()) {
                 all_stacks.emplace_back(new fiber);

@@ -49,8 +49,12 @@ void *dynamic_shared();
 /* Now and then let another thread run: atomics and fences call it. */
 void pause();
 
-/* Runs a grid to its end. Returns false on a fault. */
-bool run(dim3 grid, dim3 block, std::size_t dynamic_bytes, bool cooperative, void (*call)(void *), void *argument);
+/* Shared memory of a block, static and dynamic together: without asking, and at most (on the oldest architecture, 7.5). */
+const int shared_unasked = 48 << 10, shared_most = 64 << 10;
+
+/* Runs a grid to its end. `asked`: for more shared memory. Returns false on a fault. */
+bool run(dim3 grid, dim3 block, std::size_t dynamic_bytes, bool asked, bool cooperative, void (*call)(void *),
+         void *argument);
 
 /* Records the first fault; inside a thread it does not return. */
 void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

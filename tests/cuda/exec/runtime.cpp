@@ -299,11 +299,12 @@ cudaError_t enqueue(dim3 grid, dim3 block, std::size_t dynamic_bytes, bool coope
         return remember(cudaErrorCooperativeLaunchTooLarge);
     if (sticky != cudaSuccess)
         return remember(sticky);
+    const bool asked = limit != dynamic_limit.end();
     push(resolve(stream), [=]() mutable {
         ++count.launches;
         {
             const door open;
-            (void)run(grid, block, dynamic_bytes, cooperative, call_function, &body);
+            (void)run(grid, block, dynamic_bytes, asked, cooperative, call_function, &body);
         }
         check_guards();
     });
@@ -312,7 +313,7 @@ cudaError_t enqueue(dim3 grid, dim3 block, std::size_t dynamic_bytes, bool coope
 
 cudaError_t set_dynamic_limit(const void *kernel, int bytes)
 {
-    if (bytes < 0 || bytes > 227 << 10)
+    if (bytes < 0 || bytes > shared_most)
         return remember(cudaErrorInvalidValue);
     dynamic_limit[kernel] = bytes;
     return cudaSuccess;
@@ -373,6 +374,8 @@ const char *cudaGetErrorName(cudaError_t error)
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
     case cudaErrorECCUncorrectable: return "cudaErrorECCUncorrectable";
+    case cudaErrorNvlinkUncorrectable: return "cudaErrorNvlinkUncorrectable";
+    case cudaErrorMpsClientTerminated: return "cudaErrorMpsClientTerminated";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     case cudaErrorLaunchTimeout: return "cudaErrorLaunchTimeout";
