@@ -121,6 +121,7 @@ sut_status sut_optimizer_state(sut_optimizer *opt, const char *slot, int64_t ten
                  (long long)opt->n_tensors);
     sut_optimizer_tensor *const t = &opt->tensor[tensor];
     if (opt->row->rule == SUT_RULE_NADAM && !strcmp(slot, "mu_prod")) {
+        SUT_TRY(sut_optimizer_pull(opt));
         *data_out = &t->mu_prod;
         if (dtype_out)
             *dtype_out = SUT_DTYPE_F64;
