@@ -39,7 +39,8 @@ def is_jax(x: Any) -> bool:
 
 def is_cuda_array(x: Any) -> bool:
     """In a GPU's memory, and no tensor of PyTorch or array of JAX (CuPy, Numba)."""
-    return hasattr(x, "__cuda_array_interface__") and not is_torch(x) and not is_jax(x)
+    # Tensors of PyTorch first: those that require grad answer with another error than that they have no such attribute.
+    return not is_torch(x) and not is_jax(x) and hasattr(x, "__cuda_array_interface__")
 
 
 def is_array(x: Any) -> bool:

@@ -28,8 +28,9 @@ def current_stream(device: int) -> int:
 def device(index: int) -> ContextManager[Any]:
     """That device is current inside, for the CUDA runtime of this thread."""
     scope: ContextManager[Any]
-    if "torch" in sys.modules:
-        scope = sys.modules["torch"].cuda.device(index)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        scope = torch.cuda.device(index)
     elif "cupy" in sys.modules:
         scope = sys.modules["cupy"].cuda.Device(index)
     else:

@@ -80,6 +80,10 @@ class Tensor(torch.Tensor):
     def device(self):
         return torch.device("cpu") if self.index is None else torch.device("cuda", self.index)
 
+    @property
+    def __cuda_array_interface__(self):
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad.")  # as PyTorch says
+
     def __deepcopy__(self, memo):
         made = self.gpu.tensor(self.gpu.to_host(self), self.index, self.requires_grad)
         memo[id(self)] = made
