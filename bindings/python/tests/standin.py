@@ -4,7 +4,8 @@ CPU; its device memory is memory of this process that nobody can touch outside o
 by mistake ends the process. Here that memory is presented as what users have:
 
     Array       an object with __cuda_array_interface__, as those of CuPy and Numba
-    Tensor      a tensor of PyTorch that says cuda:0 for its device
+    Tensor      a tensor of PyTorch that says cuda:0 for its device, of a class of its own
+    genuine     one of class torch.Tensor, which PyTorch itself takes for one on a GPU (cuda_tensor.cpp)
     Gpu         stands in for suture._cuda, the one place where the package asks PyTorch about GPUs
 
 The environment variable SUTURE_CUDA_STANDIN names the library (tests/python.sh builds it).
@@ -14,6 +15,7 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import subprocess
 
 import numpy as np
 import torch
@@ -32,6 +34,27 @@ def _calls():
     calls.exec_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     calls.exec_write.argtypes = calls.exec_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
     return calls
+
+
+_genuine = None
+
+
+def genuine(folder):
+    """The function that makes such tensors, or why there is none."""
+    global _genuine
+    if _genuine is None:
+        here, torch_folder = pathlib.Path(__file__).parent, pathlib.Path(torch.__file__).parent
+        library = folder / "cuda_tensor.so"
+        command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-shared", "-fPIC", here / "cuda_tensor.cpp", "-o", library]
+        command += ["-I", torch_folder / "include", "-L", torch_folder / "lib", "-lc10", "-ltorch_cpu"]
+        try:
+            out = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            _genuine = ctypes.CDLL(str(library)).make if out.returncode == 0 else (out.stderr.splitlines() or ["?"])[0]
+        except OSError as error:
+            _genuine = str(error)
+        if not isinstance(_genuine, str):
+            _genuine.restype = ctypes.c_void_p
+    return _genuine
 
 
 class Array:
@@ -105,8 +128,9 @@ class Gpu:
 
     now = None
 
-    def __init__(self):
+    def __init__(self, make=None):
         self.calls = _calls()
+        self.make = make  # of genuine tensors
         self.pointers = []
         self.streams = {0: 0, 1: 0}  # PyTorch's current stream of each device
         self.asked = []  # what suture._cuda was asked for
@@ -146,6 +170,8 @@ class Gpu:
 
     def over(self, pointer, like, index=0, requires_grad=False):
         """A tensor over device memory, in the shape, order and type of `like`."""
+        if self.make:
+            return self.over_genuine(pointer, like, index, requires_grad)
         size = 0 if like.numel() == 0 else 1 + sum((n - 1) * s for n, s in zip(like.shape, like.stride()))
         if size:
             flat = torch.frombuffer((ctypes.c_char * (size * like.element_size())).from_address(pointer), dtype=like.dtype)
@@ -154,6 +180,22 @@ class Gpu:
         made = torch.Tensor._make_subclass(Tensor, flat.as_strided(like.shape, like.stride()), requires_grad)
         made.index, made.gpu = index, self
         return made
+
+    def over_genuine(self, pointer, like, index, requires_grad):
+        kinds = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+        numbers = ctypes.c_int64 * max(1, like.dim())
+        bytes_below = 0
+        if like.numel():
+            bytes_below = like.element_size() * (1 + sum((n - 1) * s for n, s in zip(like.shape, like.stride())))
+        handle = self.make(
+            ctypes.c_void_p(pointer), like.dim(), numbers(*like.shape), numbers(*like.stride()), ctypes.c_int64(bytes_below),
+            kinds.index(like.dtype), index,
+        )
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        made = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(capsule(handle, None, None))
+        assert type(made) is torch.Tensor and made.is_cuda
+        return made.requires_grad_(requires_grad)
 
     def contents(self, host):
         """The bytes below a tensor without gaps."""
@@ -202,16 +244,16 @@ class Gpu:
             host = np.empty_like(x.numpy(), dtype=dtype)
             return Array(self, host, x.index, x.stream)
         like = torch.empty_strided(x.shape, x.stride(), dtype=getattr(torch, dtype)).fill_(float("nan"))
-        return self.tensor(like, x.index)
+        return self.tensor(like, x.device.index)
 
     def contiguous(self, tensor):
         self.asked.append("contiguous")
-        return self.tensor(self.to_host(tensor).contiguous(), tensor.index)
+        return self.tensor(self.to_host(tensor).contiguous(), tensor.device.index)
 
     def laid_out_like(self, gradient, parameter):
         self.asked.append("laid_out_like")
         like = torch.empty_strided(parameter.shape, parameter.stride(), dtype=gradient.dtype)
-        return self.tensor(like.copy_(self.to_host(gradient)), parameter.index)
+        return self.tensor(like.copy_(self.to_host(gradient)), parameter.device.index)
 
     def show(self, array, index):
         interface = array.__cuda_array_interface__
@@ -219,18 +261,19 @@ class Gpu:
         size = torch.empty(0, dtype=dtype).element_size()
         like = torch.empty_strided(interface["shape"], [s // size for s in interface["strides"]], dtype=dtype)
         made = self.over(interface["data"][0], like, index)
-        made.owner = array
+        made.owner = array  # which has the memory
         return made
 
     def to_host(self, tensor):
         self.asked.append("to_host")
-        if tensor.index is None:
+        index = tensor.device.index
+        if index is None:
             return tensor.detach().as_subclass(torch.Tensor).clone()
         size = 0 if tensor.numel() == 0 else 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
-        raw = self.download(tensor.data_ptr(), size * tensor.element_size(), self.streams[tensor.index])
+        raw = self.download(tensor.data_ptr(), size * tensor.element_size(), self.streams[index])
         if not size:
             return torch.empty(tensor.shape, dtype=tensor.dtype)
         return torch.frombuffer(bytearray(raw), dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
 
     def to_device(self, tensor, like):
-        return self.tensor(tensor, like.index)
+        return self.tensor(tensor, like.device.index)

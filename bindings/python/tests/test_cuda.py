@@ -25,9 +25,14 @@ SEAM = ("current_stream", "device", "empty", "empty_like", "contiguous", "laid_o
 
 
 @pytest.fixture
-def gpu(monkeypatch):
+def gpu(monkeypatch, request, tmp_path_factory):
     monkeypatch.setenv("SUTURE_CUDA_LIBRARY", standin.LIBRARY)
-    made = standin.Gpu()
+    make = None
+    if getattr(request, "param", "subclass") == "genuine":
+        make = standin.genuine(tmp_path_factory.getbasetemp())
+        if isinstance(make, str):
+            pytest.skip(f"cuda_tensor.cpp cannot be compiled with this PyTorch: {make}")
+    made = standin.Gpu(make)
     for name in SEAM:
         assert hasattr(_cuda, name)
         monkeypatch.setattr(_cuda, name, getattr(made, name))
@@ -35,6 +40,10 @@ def gpu(monkeypatch):
     yield made
     made.calls.exec_devices(1)
     made.calls.exec_reset()
+
+
+# With tensors of a class of their own, which are looked at through methods, and with PyTorch's own, through its functions in C.
+both = pytest.mark.parametrize("gpu", ["subclass", "genuine"], indirect=True)
 
 
 def tensors(seed, dtype=torch.float32, shapes=SHAPES, scale=1.0):
@@ -110,7 +119,11 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype, gpu",
+    [(torch.float32, "genuine"), (torch.float64, "genuine"), (torch.bfloat16, "genuine"), (torch.float16, "subclass")],
+    indirect=["gpu"],
+)
 @pytest.mark.parametrize("method, settings", METHODS)
 def test_plain_steps_have_the_bits_of_the_cpu(gpu, method, settings, dtype):
     twins = Twins(gpu, method=method, dtype=dtype, lr=0.01, **settings)
@@ -128,6 +141,7 @@ def test_plain_steps_have_the_bits_of_the_cpu(gpu, method, settings, dtype):
                 assert torch.equal(shown, twins.opt.state[p][slot])
 
 
+@both
 @pytest.mark.parametrize("m, surgery", [(2, "sum"), (2, "config"), (3, "sum"), (9, "imtlg")])
 def test_aligned_steps_decide_alike(gpu, m, surgery):
     twins = Twins(gpu, m, method="adam", surgery=surgery, align="gua", lr=0.01)
@@ -146,6 +160,7 @@ def test_aligned_steps_decide_alike(gpu, m, surgery):
     states_equal(twins.opt.state_dict(), twins.own.state_dict(), 1e-4)
 
 
+@both
 def test_gradients_that_lie_otherwise_are_copied_by_pytorch(gpu):
     twins = Twins(gpu, method="adam", lr=0.01)
     here, _ = twins.rows()
@@ -159,6 +174,29 @@ def test_gradients_that_lie_otherwise_are_copied_by_pytorch(gpu):
     assert twins.same()
 
 
+@pytest.mark.parametrize("gpu, calls", [("genuine", False), ("subclass", True)], indirect=["gpu"])
+def test_tensors_are_looked_at_through_functions_in_c(gpu, calls):
+    from suture import _arrays
+    from torch.overrides import TorchFunctionMode
+
+    if not _arrays.torch_in_c:
+        pytest.skip("this version's functions in C are unknown")
+
+    class Count(TorchFunctionMode):
+        seen = []
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            self.seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    twins = Twins(gpu, method="adam", lr=0.01)
+    twins.step()  # the first one is compared with its methods
+    _, there = twins.rows()
+    with Count() as mode:
+        twins.own._core.step(there, None, False)
+    assert bool(mode.seen) == calls
+
+
 # -- streams --
 
 
@@ -168,6 +206,7 @@ def launches(gpu, stream):
     return gpu.calls.exec_launches() - before
 
 
+@both
 def test_steps_follow_the_current_stream(gpu):
     first, second = gpu.stream(), gpu.stream()
     with gpu.on(first):
@@ -183,6 +222,7 @@ def test_steps_follow_the_current_stream(gpu):
         assert torch.allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
+@both
 def test_a_step_is_captured_in_a_graph(gpu):
     stream = gpu.stream()
     with gpu.on(stream):
@@ -211,6 +251,7 @@ def test_a_step_is_captured_in_a_graph(gpu):
         gpu.calls.exec_end_capture(graph_stream)
 
 
+@both
 def test_steps_without_reports_do_not_wait(gpu):
     twins = Twins(gpu, 2, method="adam", surgery="config", align="gua", lr=0.01)
     twins.step(report=False)
@@ -257,6 +298,7 @@ def test_losses_are_left_on_the_device_unless_they_are_needed(gpu):
 # -- refusals --
 
 
+@both
 def test_what_a_queued_step_found_is_told_by_synchronize(gpu):
     twins = Twins(gpu, method="adam", lr=0.01)
     twins.step()
@@ -276,6 +318,7 @@ def test_what_a_queued_step_found_is_told_by_synchronize(gpu):
     assert twins.own.steps == 1
 
 
+@both
 def test_mixed_devices_are_refused_by_name(gpu):
     gpu.calls.exec_devices(2)
     host = torch.ones(3)
@@ -314,6 +357,7 @@ def test_mixed_devices_are_refused_by_name(gpu):
         suture.project(gpu.tensor(host), [gpu.tensor(host)], gpu.tensor(host, 1))
 
 
+@both
 def test_each_device_has_its_own_context(gpu):
     gpu.calls.exec_devices(2)
     x = gpu.tensor(torch.ones(5), 1, requires_grad=True)
@@ -375,6 +419,7 @@ def pairs():
     return [("adam", torch.float32), ("nadam", torch.float64), ("adamw", torch.bfloat16), ("sgd", torch.float16)]
 
 
+@both
 @pytest.mark.parametrize("method, dtype", pairs())
 def test_state_goes_from_one_to_the_other(gpu, method, dtype, tmp_path):
     settings = dict(method=method, lr=0.01, **({"momentum": 0.9} if method == "sgd" else {}))
@@ -434,6 +479,7 @@ def test_state_that_is_written_acts(gpu):
     assert torch.equal(gpu.to_host(kept), value) and kept.data_ptr() == address  # the view keeps the memory
 
 
+@both
 def test_groups_and_numbers_of_losses_may_change(gpu):
     twins = Twins(gpu, method="adam", lr=0.01)
     twins.step()
@@ -454,6 +500,7 @@ def test_groups_and_numbers_of_losses_may_change(gpu):
     twins.step()
 
 
+@both
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_parameters_of_16_bits_that_are_written(gpu, dtype):
     twins = Twins(gpu, method="adam", dtype=dtype, lr=1e-4, shapes=[(50,), (3, 4)])
@@ -624,6 +671,7 @@ def test_arrays_that_cannot_be_used(gpu):
 # -- functions --
 
 
+@both
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_functions_without_state(gpu, dtype):
     g = torch.Generator().manual_seed(3)
@@ -663,6 +711,7 @@ def test_functions_without_state(gpu, dtype):
         suture.combine(gpu.tensor(bad), "config")
 
 
+@both
 def test_functions_work_on_the_current_stream(gpu):
     G = gpu.tensor(torch.eye(3) + 0.5)
     for stream in (gpu.stream(), gpu.stream(), gpu.stream(), gpu.stream(), gpu.stream(), 0):
