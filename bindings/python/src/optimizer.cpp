@@ -10,10 +10,10 @@
 #include "gate.h"
 #include "report.h"
 #include "settings.h"
+#include "slot.h"
 #include "tensors.h"
 #include "unlocked.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <cstring>
@@ -295,12 +295,7 @@ class Optimizer
     nb::object state(const char *slot, nb::object index)
     {
         std::lock_guard<Gate> lock(gate);
-        const Slot s = find(slot, index);
-        if (!s.is_host)
-            return nb::cast(DeviceArray(engine, s.layout, s.data));
-        return array_over(s.layout, s.data, nb::capsule(new std::shared_ptr<Engine>(engine), [](void *p) noexcept {
-                              delete static_cast<std::shared_ptr<Engine> *>(p);
-                          }));
+        return find(slot, index).view(engine);
     }
 
     /* A copy of it in an array of NumPy. */
@@ -309,14 +304,13 @@ class Optimizer
         std::lock_guard<Gate> lock(gate);
         const Call call(*this);
         const Slot s = find(slot, index);
-        const size_t size = (size_t)s.layout.count * sut_dtype_size(s.layout.dtype);
-        char *const copy = new char[size + 1];
-        nb::capsule owner(copy, [](void *p) noexcept { delete[] static_cast<char *>(p); });
+        void *memory;
+        nb::object copy = s.empty(&memory);
         if (s.is_host)
-            memcpy(copy, s.data, size);
+            memcpy(memory, s.data, s.size());
         else
-            work([&] { return sut_context_download(context->ctx, copy, s.data, size); });
-        return array_over(s.layout, copy, owner);
+            work([&] { return sut_context_download(context->ctx, memory, s.data, s.size()); });
+        return copy;
     }
 
     /* array: of NumPy, of the state's shape and type. */
@@ -325,21 +319,11 @@ class Optimizer
         std::lock_guard<Gate> lock(gate);
         const Call call(*this);
         const Slot s = find(slot, index);
-        View view;
-        view.open(array.ptr(), std::string("'") + slot + "'", false);
-        if (view.device != View::CPU || view.dtype != s.layout.dtype || !s.layout.same_shape(view))
-            raise(SUT_ERROR_INVALID_ARGUMENT,
-                  (std::string("'") + slot + "' is " + dtype_text(view.dtype) + " of shape " +
-                   shape_text(view.n_dims, view.shape) + "; " + dtype_text(s.layout.dtype) + " of shape " +
-                   shape_text(s.layout.n_dims, s.layout.shape) + " in the processor's memory is needed")
-                      .c_str());
-        const size_t size = (size_t)view.count * sut_dtype_size(view.dtype);
-        std::vector<char> copy(size);
-        s.layout.gather(view, copy.data());
+        const std::vector<char> contents = s.contents(slot, array);
         if (s.is_host)
-            memcpy(s.data, copy.data(), size);
+            memcpy(s.data, contents.data(), contents.size());
         else
-            work([&] { return sut_context_upload(context->ctx, s.data, copy.data(), size); });
+            work([&] { return sut_context_upload(context->ctx, s.data, contents.data(), contents.size()); });
     }
 
     nb::tuple state_names() const
@@ -466,41 +450,11 @@ class Optimizer
         Counting &operator=(const Counting &) = delete;
     };
 
-    /* A part of the state: where it is, as if it were an array. */
-    struct Slot {
-        void *data;
-        Layout layout;
-        bool is_host; /* the host can touch it */
-    };
     Slot find(const char *slot, nb::handle index)
     {
         const int64_t k = index_of("tensor", index, (int64_t)tensors.size());
-        Slot s;
-        sut_dtype dtype;
-        int64_t count;
-        check(sut_optimizer_state(alive(), slot, k, &s.data, &dtype, &count), context->ctx);
-        s.layout = tensors[(size_t)k].layout.scaled(dtype);
-        const bool one = strcmp(slot, "mu_prod") == 0; /* one number for the whole tensor, which is always the host's */
-        if (one) {
-            s.layout.n_dims = 1;
-            s.layout.shape[0] = s.layout.count = 1;
-            s.layout.stride[0] = (int64_t)sut_dtype_size(dtype);
-        }
-        s.is_host = one || !context->on_cuda();
-        return s;
-    }
-    static nb::object array_over(const Layout &l, void *data, nb::capsule owner)
-    {
-        size_t shape[SUT_MAX_DIMS];
-        int64_t strides[SUT_MAX_DIMS];
-        for (int d = 0; d < l.n_dims; d++) {
-            shape[d] = (size_t)l.shape[d];
-            strides[d] = l.stride[d] / (int64_t)sut_dtype_size(l.dtype);
-        }
-        const size_t n = (size_t)l.n_dims;
-        return l.dtype == SUT_DTYPE_F64
-                   ? nb::cast(nb::ndarray<nb::numpy, double>(data, n, shape, owner, strides), nb::rv_policy::reference)
-                   : nb::cast(nb::ndarray<nb::numpy, float>(data, n, shape, owner, strides), nb::rv_policy::reference);
+        (void)alive();
+        return Slot(*engine, slot, k, tensors[(size_t)k].layout);
     }
 
     /* In this scope work() releases the interpreter lock however small the optimizer is: files take long. */

@@ -330,9 +330,9 @@ class Optimizer:
         return {"step": step, **{name: self._shown(name, k, tensor) for name in slots(self._core, tensor)}}
 
     def _shown(self, slot: str, k: int, tensor: Any) -> Any:
-        memory = self._core.state(slot, k)
-        if isinstance(memory, _suture.DeviceArray) and is_torch(tensor):
-            return _cuda.show(memory, self._core.device)
+        memory, device = self._core.state(slot, k), self._core.device
+        if device is not None and isinstance(memory, _suture.DeviceArray) and is_torch(tensor):
+            return _cuda.show(memory, device)
         return memory
 
     def save(self, path: str | os.PathLike[str], *, include_parameters: bool = True) -> None:
