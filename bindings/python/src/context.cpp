@@ -65,12 +65,13 @@ void Context::open(const ContextSettings &wanted, const std::string &whose)
     }
     if (status == SUT_ERROR_OUT_OF_RANGE)
         raise(status, ("threads is " + std::to_string(wanted.threads) + "; allowed is 1 to 1024").c_str());
+    const bool can_be_built = said.find("SUTURE_BUILD_CUDA") != std::string::npos; /* it was not found */
     if (status == SUT_ERROR_BACKEND && cuda)
-        raise(status,
-              (whose + " is on " + device_text(wanted.device) +
-               ", and there is no CUDA back end: " + without(without(said, "context: "), "no CUDA back end: ") +
-               " (in Python: pip install . -C cmake.define.SUTURE_BUILD_CUDA=ON); or move everything to the CPU")
-                  .c_str());
+        raise(status, (whose + " is on " + device_text(wanted.device) +
+                       ", and there is no CUDA back end: " + without(without(said, "context: "), "no CUDA back end: ") +
+                       (can_be_built ? "; for this package: pip install . -C cmake.define.SUTURE_BUILD_CUDA=ON" : "") +
+                       "; or move everything to the CPU")
+                          .c_str());
     if (status != SUT_OK && cuda)
         raise(status, (whose + " is on " + device_text(wanted.device) + ": " + without(said, "context: ")).c_str());
     if (status != SUT_OK)

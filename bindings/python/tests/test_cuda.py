@@ -3,7 +3,10 @@
 import copy
 import itertools
 import os
+import pathlib
 import pickle
+import re
+import shutil
 import subprocess
 import sys
 
@@ -389,8 +392,9 @@ for library, make in itertools.product(("", "/nowhere/libsuture_cuda.so"), (lamb
         make()
     except suture.BackendError as error:
         text = str(error)
+        assert ("pip install . -C cmake.define.SUTURE_BUILD_CUDA=ON" in text) == (library == ""), text
         assert d["CUDA"][len("not used: "):][:200] in text, text
-        assert " is on cuda:0, and there is no CUDA back end: " in text and "SUTURE_BUILD_CUDA=ON" in text, text
+        assert " is on cuda:0, and there is no CUDA back end: " in text and "; or move everything to the CPU" in text, text
     else:
         raise AssertionError
 print("fine")
@@ -399,9 +403,22 @@ print("fine")
     assert out.stdout.strip() == "fine", out.stdout + out.stderr
 
 
+def test_the_library_is_found_beside_the_extension(tmp_path):
+    shutil.copytree(pathlib.Path(suture.__file__).parent, tmp_path / "suture")
+    name = next(iter(re.findall(r"libsuture_cuda\.so\.\d", standin.LIBRARY)))
+    beside = tmp_path / "suture" / name
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(standin.LIBRARY)
+    env = {k: v for k, v in os.environ.items() if k != "SUTURE_CUDA_LIBRARY"}
+    env["PYTHONPATH"] = str(tmp_path)
+    code = "import sys; sys.modules['torch'] = sys.modules['jax'] = None; import suture; print(suture.diagnose()['CUDA'])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path)
+    assert out.stdout.startswith(f"{beside}, "), out.stdout + out.stderr
+
+
 def test_diagnosis_says_what_was_found(gpu):
     text = suture.diagnose()["CUDA"]
-    assert text.startswith(os.path.realpath(standin.LIBRARY)[:8]) and "device 0 is current" in text and "driver" in text
+    assert text.startswith(f"{standin.LIBRARY}, ") and "device 0 is current" in text and "driver" in text
     x = gpu.tensor(torch.ones(2))
     gpu.calls.exec_driver(0)
     try:
