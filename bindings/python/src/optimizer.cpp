@@ -587,6 +587,12 @@ class Optimizer
     /* Look at everything; memory of parameters that moved is taken over, to another device, too. */
     void look(bool unlocking = false)
     {
+        if (!context->on_cuda()) { /* as a rule that is all */
+            const bool elsewhere = tensors.look(unlocking || unlocks());
+            if (!elsewhere && tensors.device() == View::CPU)
+                return;
+            tensors.release_looked();
+        }
         std::shared_ptr<Context> in = context;
         bool moved;
         for (;;) {
