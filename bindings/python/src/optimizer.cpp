@@ -544,7 +544,12 @@ class Optimizer
         auto made = std::make_shared<Engine>();
         made->context = in;
         made->streams_may_end = in->on_cuda() && !tensors.of_torch();
-        check(sut_optimizer_create(&made->opt, in->ctx, &c), in->ctx);
+        sut_status status = sut_optimizer_create(&made->opt, in->ctx, &c);
+        if (status == SUT_ERROR_OUT_OF_MEMORY && in->on_cuda()) { /* PyTorch may keep what it does not use */
+            cuda_function("empty_cache")();
+            status = sut_optimizer_create(&made->opt, in->ctx, &c);
+        }
+        check(status, in->ctx);
         return made;
     }
 

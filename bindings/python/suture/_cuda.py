@@ -38,6 +38,15 @@ def device(index: int) -> ContextManager[Any]:
     return scope
 
 
+def empty_cache() -> None:
+    """Memory that PyTorch and CuPy keep without using it goes back to the driver."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if cupy is not None:
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
 def empty(shape: tuple[int, ...], dtype: str, index: int) -> Any:
     """A tensor on that device."""
     torch = sys.modules["torch"]

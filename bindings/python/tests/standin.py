@@ -234,6 +234,9 @@ class Gpu:
         yield
         self.calls.exec_set_device(before)
 
+    def empty_cache(self):
+        self.asked.append("empty_cache")
+
     def empty(self, shape, dtype, index):
         self.asked.append("empty")
         return self.tensor(torch.full(shape, float("nan"), dtype=getattr(torch, dtype)), index)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SHAPES = [(40, 3), (7,), (), (5, 6)]
-SEAM = ("current_stream", "device", "empty", "empty_like", "contiguous", "laid_out_like", "show", "to_host", "to_device")
+SEAM = ("current_stream", "device", "empty_cache", "empty", "empty_like", "contiguous", "laid_out_like", "show", "to_host", "to_device")
 
 
 @pytest.fixture
@@ -401,6 +401,27 @@ print("fine")
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert out.stdout.strip() == "fine", out.stdout + out.stderr
+
+
+def test_where_memory_is_short_pytorch_is_asked_for_what_it_keeps(gpu):
+    x = gpu.tensor(torch.ones(1000), requires_grad=True)
+    suture.torch.Optimizer([x], "adam")  # how many allocations a context takes is not known here
+    before, retried = gpu.calls.exec_allocations(), 0
+    for n in range(40):
+        gpu.asked.clear()
+        gpu.calls.exec_fail_allocation(n)
+        try:
+            suture.torch.Optimizer([x], "adam")
+        except suture.OutOfMemoryError as error:  # of the context itself
+            assert "has no memory for" in str(error)
+            continue
+        finally:
+            gpu.calls.exec_fail_allocation(-1)
+        if not gpu.asked:
+            break
+        assert gpu.asked == ["empty_cache"]
+        retried += 1
+    assert retried > 3 and n < 39 and gpu.calls.exec_allocations() == before
 
 
 def test_the_library_is_found_beside_the_extension(tmp_path):

@@ -97,6 +97,12 @@ EXEC_CALL int exec_allocations()
     return exec::allocations();
 }
 
+/* The n-th allocation from now fails (0: the next); negative: none. */
+EXEC_CALL void exec_fail_allocation(int n)
+{
+    exec::fail_allocation(n);
+}
+
 EXEC_CALL long exec_launches()
 {
     return exec::count.launches;
