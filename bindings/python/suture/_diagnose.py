@@ -42,7 +42,8 @@ def _torch() -> str:
 def diagnose() -> Diagnosis:
     """
     A dict, printed as a table: versions, the processor's instruction set that is used, OpenBLAS and its kernel, the CUDA
-    back end with driver and device, or the reason why it is not used, the Python packages that Suture works with and what to do about missing ones.
+    back end with driver and device, or the reason why it is not used, the Python packages that Suture works with and what to
+    do about missing ones.
 
     >>> print(suture.diagnose())                                                            # doctest: +SKIP
     """

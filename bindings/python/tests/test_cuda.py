@@ -383,8 +383,12 @@ _cuda.current_stream = lambda index: 0
 _cuda.device = lambda index: contextlib.nullcontext()
 x = torch.Tensor._make_subclass(Fake, torch.ones(3), True)
 import itertools, os
-for library, make in itertools.product(("", "/nowhere/libsuture_cuda.so"), (lambda: suture.torch.Optimizer([x], "adam"), lambda: suture.Optimizer({"param.0": x}, "adam"),
-             lambda: suture.combine([x.detach(), x.detach()], "config"))):
+makers = (
+    lambda: suture.torch.Optimizer([x], "adam"),
+    lambda: suture.Optimizer({"param.0": x}, "adam"),
+    lambda: suture.combine([x.detach(), x.detach()], "config"),
+)
+for library, make in itertools.product(("", "/nowhere/libsuture_cuda.so"), makers):
     os.environ["SUTURE_CUDA_LIBRARY"] = library
     d = suture.diagnose()
     assert d["CUDA"].startswith("not used: "), d["CUDA"]
@@ -630,15 +634,18 @@ def test_arrays_of_the_cuda_array_interface(gpu, dtype, tmp_path):
         own.step([standin.Array(gpu, np.asfortranarray(g[0])), standin.Array(gpu, g[1])])
 
 
-def test_stages_on_the_device(gpu):
-    here, there = arrays(1), [standin.Array(gpu, x) for x in arrays(1)]
+@pytest.mark.parametrize("kind", ["arrays", "tensors"])
+def test_stages_on_the_device(gpu, kind):
+    put = (lambda x: standin.Array(gpu, x)) if kind == "arrays" else (lambda x: gpu.tensor(torch.from_numpy(x)))
+    get = (lambda x: x.numpy()) if kind == "arrays" else (lambda x: gpu.to_host(x).numpy())
+    here, there = arrays(1), [put(x) for x in arrays(1)]
     make = lambda params: suture.Optimizer(params, "adam", lr=0.01, n_losses=2, surgery="sum", align="gua")
     opt, own = make(here), make(there)
     common = arrays(9)
     rows = [[(6 - 7 * i) * c + 0.3 * x for c, x in zip(common, arrays(30 + i))] for i in range(2)]
     rows = [[np.asfortranarray(r[0]).copy("C"), np.asfortranarray(r[1])] for r in rows]
-    on = [[standin.Array(gpu, x) for x in row] for row in rows]
-    close = lambda a, b: all(np.allclose(x, y.numpy(), rtol=1e-5, atol=1e-6) for x, y in zip(a, b))
+    on = [[put(x) for x in row] for row in rows]
+    close = lambda a, b: all(np.allclose(x, get(y), rtol=1e-5, atol=1e-6) for x, y in zip(a, b))
     weights, a = opt.direction(rows)
     w, b = own.direction(on)
     assert weights == pytest.approx(w) and close(a, b)
