@@ -35,7 +35,7 @@ function(suture_cuda_library target directory)
 endfunction()
 
 suture_cuda_library(suture_exec cuda/exec "${cuda_tests}/exec/fiber.cpp" "${cuda_tests}/exec/grid.cpp"
-    "${cuda_tests}/exec/runtime.cpp")
+    "${cuda_tests}/exec/runtime.cpp" "${cuda_tests}/exec/calls.cpp")
 target_include_directories(suture_exec PUBLIC "${cuda_tests}/exec" "${cuda_tests}")
 target_link_libraries(suture_exec PUBLIC suture_build)
 # "#pragma unroll" is nvcc's. GCC fears for arrays of m entries when m could be 0, which no caller allows.

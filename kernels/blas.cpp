@@ -57,6 +57,16 @@ static sut_status blas_error(sut_context *ctx, int error, const char *what)
     SUT_CUDA_FAIL(ctx, SUT_ERROR_BACKEND, "cuBLAS: %s failed with status %d", what, error);
 }
 
+/* A new stream takes the workspace away from the handle. */
+sut_status sut_cuda_blas_follow(sut_context *ctx)
+{
+    const sut_cuda_blas *const blas = cuda_of(ctx)->blas;
+    if (!blas || !blas->library)
+        return SUT_OK;
+    SUT_TRY(blas_error(ctx, blas->set_stream(blas->handle, cuda_of(ctx)->stream), "taking the context's stream"));
+    return blas_error(ctx, blas->set_workspace(blas->handle, blas->workspace, workspace_size), "taking its workspace");
+}
+
 sut_status sut_cuda_blas_open(sut_context *ctx)
 {
     sut_cuda *const cuda = cuda_of(ctx);
@@ -73,10 +83,7 @@ sut_status sut_cuda_blas_open(sut_context *ctx)
     if (status == SUT_OK)
         status = sut_cuda_allocate(ctx, workspace_size, &blas->workspace);
     if (status == SUT_OK)
-        status = blas_error(ctx, blas->set_stream(blas->handle, cuda->stream), "taking the context's stream");
-    if (status == SUT_OK)
-        status =
-            blas_error(ctx, blas->set_workspace(blas->handle, blas->workspace, workspace_size), "taking its workspace");
+        status = sut_cuda_blas_follow(ctx);
     if (status != SUT_OK)
         sut_cuda_blas_close(ctx);
     return status;

@@ -17,6 +17,8 @@ bool sut_cuda_blas_serves(const sut_layout *layout, int m);
 /* Opens it, once; SUT_OK also where it is not installed. The workspace is allocated here. */
 sut_status sut_cuda_blas_open(sut_context *ctx);
 void sut_cuda_blas_close(sut_context *ctx);
+/* The context's stream is another one now. */
+sut_status sut_cuda_blas_follow(sut_context *ctx);
 
 /* K = G G^T where cuBLAS can do it: *done says whether it did. */
 sut_status sut_cuda_blas_gram(sut_context *ctx, sut_cuda_plan *plan, const sut_layout *layout, const sut_rows *rows,

@@ -117,25 +117,35 @@ static bool find_device(int *device_out, char *why, size_t size)
     return true;
 }
 
-bool sut_cuda_probe(char *why, size_t size)
+bool sut_cuda_probe(char *text, size_t size)
 {
-    int device;
-    return find_device(&device, why, size);
+    int device, driver = 0, major = 0, minor = 0;
+    if (!find_device(&device, text, size))
+        return false;
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    (void)snprintf(text, size,
+                   "built for CUDA %d.%d; the driver serves CUDA up to %d.%d; device %d is current, of compute "
+                   "capability %d.%d",
+                   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000, driver % 1000 / 10, device, major,
+                   minor);
+    return true;
 }
 
 /* An event belongs to the device that is current; it cannot be recorded in a stream of another one. */
-static sut_status check_stream(sut_context *ctx)
+static sut_status check_stream(sut_context *ctx, cudaStream_t stream)
 {
     sut_cuda *const cuda = cuda_of(ctx);
     cudaEvent_t event = NULL;
     SUT_CUDA_TRY(ctx, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
-    const cudaError_t error = cudaEventRecord(event, cuda->stream);
+    const cudaError_t error = cudaEventRecord(event, stream);
     (void)cudaEventDestroy(event);
     if (error == cudaErrorInvalidResourceHandle) {
         (void)cudaGetLastError();
         SUT_CUDA_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT,
-                      "context: stream does not belong to CUDA device %d, which is current for this thread: call "
-                      "cudaSetDevice() with the stream's device first",
+                      "context: stream does not belong to CUDA device %d, the device of the context: the one that is "
+                      "current for this thread when it is created (cudaSetDevice())",
                       cuda->device);
     }
     return sut_cuda_report(ctx, error, "the context's stream");
@@ -164,7 +174,7 @@ sut_status sut_cuda_open(sut_context *ctx, const sut_backend_host *host, const s
                       cuda->device);
     }
     SUT_TRY(sut_cuda_report(ctx, error, "the code of the kernels"));
-    SUT_TRY(check_stream(ctx));
+    SUT_TRY(check_stream(ctx, cuda->stream));
     return sut_cuda_reserve(ctx, 1);
 }
 
@@ -182,6 +192,29 @@ void sut_cuda_close(sut_context *ctx)
     const sut_backend_host *const host = cuda->host;
     ctx->device = NULL;
     host->free(ctx, cuda);
+}
+
+sut_status sut_cuda_set_stream(sut_context *ctx, void *given)
+{
+    sut_cuda *const cuda = cuda_of(ctx);
+    const cudaStream_t before = cuda->stream, stream = static_cast<cudaStream_t>(given);
+    if (stream == before)
+        return SUT_OK;
+    SUT_CUDA_ENTER(ctx);
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    SUT_CUDA_TRY(ctx, cudaStreamIsCapturing(stream, &capture), "the new stream of the context");
+    if (capture == cudaStreamCaptureStatusNone) /* an event would become a part of the graph */
+        SUT_TRY(check_stream(ctx, stream));
+    cuda->stream = stream;
+    sut_status status = sut_cuda_blas_follow(ctx);
+    if (status == SUT_OK)
+        status = sut_cuda_solver_follow(ctx);
+    if (status != SUT_OK) {
+        cuda->stream = before;
+        (void)sut_cuda_blas_follow(ctx);
+        (void)sut_cuda_solver_follow(ctx);
+    }
+    return status;
 }
 
 sut_status sut_cuda_synchronize(sut_context *ctx)

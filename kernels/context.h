@@ -77,9 +77,10 @@ class sut_cuda_scope
 /* context.cpp */
 sut_status sut_cuda_open(sut_context *ctx, const sut_backend_host *host, const sut_context_config *config);
 void sut_cuda_close(sut_context *ctx);
+sut_status sut_cuda_set_stream(sut_context *ctx, void *stream);
 const char *sut_cuda_pointer_fault(sut_context *ctx, const void *p);
 sut_status sut_cuda_synchronize(sut_context *ctx);
-bool sut_cuda_probe(char *why, size_t size);
+bool sut_cuda_probe(char *text, size_t size);
 
 /* memory.cu */
 sut_status sut_cuda_allocate_zeroed(sut_context *ctx, size_t size, void **out);

@@ -34,6 +34,14 @@ static sut_status solver_error(sut_context *ctx, int error, const char *what)
     SUT_CUDA_FAIL(ctx, SUT_ERROR_BACKEND, "cuSOLVER: %s failed with status %d", what, error);
 }
 
+sut_status sut_cuda_solver_follow(sut_context *ctx)
+{
+    const sut_cuda_solver *const s = cuda_of(ctx)->solver;
+    if (!s || !s->handle)
+        return SUT_OK;
+    return solver_error(ctx, s->set_stream(s->handle, cuda_of(ctx)->stream), "taking the context's stream");
+}
+
 static sut_status open_library(sut_context *ctx, sut_cuda_solver *s)
 {
     s->library = sut_open_library(CUSOLVER_NAME);
@@ -47,7 +55,7 @@ static sut_status open_library(sut_context *ctx, sut_cuda_solver *s)
         !sut_find_function(s->library, "cusolverDnDsyevd", &s->syevd))
         SUT_CUDA_FAIL(ctx, SUT_ERROR_BACKEND, "cuSOLVER (" CUSOLVER_NAME ") lacks functions that are needed");
     SUT_TRY(solver_error(ctx, s->create(&s->handle), "making its handle"));
-    return solver_error(ctx, s->set_stream(s->handle, cuda_of(ctx)->stream), "taking the context's stream");
+    return sut_cuda_solver_follow(ctx);
 }
 
 sut_status sut_cuda_solver_open(sut_context *ctx)

@@ -10,6 +10,8 @@
 /* Opens it, once. SUT_ERROR_BACKEND where it is not installed: there is nothing in its place. */
 sut_status sut_cuda_solver_open(sut_context *ctx);
 void sut_cuda_solver_close(sut_context *ctx);
+/* To the context's stream, if it is open. */
+sut_status sut_cuda_solver_follow(sut_context *ctx);
 
 /* A = V diag(values) V^T of a symmetric matrix in device memory, n x n, f64, by columns, of which the lower triangle is read: A
  * becomes V, eigenvalues ascend. Allocates and waits. */

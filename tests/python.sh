@@ -1,6 +1,6 @@
 #!/bin/sh
 # The Python package as a user gets it: a new virtual environment, `pip install .` of this tree, then its tests with PyTorch,
-# JAX, optax, TorchJD and conflictfree beside it. Peers that cannot be had are left out by name; their tests are skipped.
+# JAX, optax, TorchJD and conflictfree beside it, and the CUDA back end as the CPU executes it. Peers that cannot be had are left out by name; their tests are skipped.
 # Ends with "N passed, N failed". Exit status 77 (skipped, with the reason): no Python 3.10 or later, or no packages.
 # usage: tests/python.sh [WORK_DIR] [pytest arguments ...]      (default: build/python)
 set -u
@@ -46,10 +46,24 @@ PATH="$venv/bin:$PATH" pip install --no-build-isolation --no-deps --force-reinst
 }
 "$venv/bin/python" -c 'import suture; print(suture.diagnose())' || exit 1
 
+echo "== a GPU to test with"
+# The CUDA back end as the CPU executes it (tests/cuda/exec), from the tree that the library's own tests are built in where
+# there is one. Without it the tests of tensors on a GPU are skipped by name.
+standin=
+for tree in "$root/build/release" "$work/exec"; do
+    [ "$tree" != "$work/exec" ] || cmake -S "$root" -B "$tree" -DCMAKE_BUILD_TYPE=Release -DSUTURE_BUILD_TESTS=ON \
+        >"$work/exec.log" 2>&1 || break
+    [ -f "$tree/CMakeCache.txt" ] || continue
+    cmake --build "$tree" --target suture_cuda_exec --parallel "$(nproc)" >"$work/exec.log" 2>&1 || continue
+    standin=$(find "$tree/cuda" -name 'libsuture_cuda.so.[0-9]' | head -1)
+    [ -z "$standin" ] || break
+done
+[ -n "$standin" ] && echo "$standin" || echo "left out, not to be had: $(tail -1 "$work/exec.log")"
+
 echo "== tests"
 cd "$work" || exit 1
 # Small processes on a busy machine: one thread for what is not ours.
-OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider --junitxml="$work/report.xml" \
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} SUTURE_CUDA_STANDIN=$standin "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider --junitxml="$work/report.xml" \
     -c "$root/pyproject.toml" --rootdir "$root" "$root/bindings/python/tests" "$@"
 status=$?
 "$venv/bin/python" - "$work/report.xml" <<'EOF'

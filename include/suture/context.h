@@ -113,6 +113,28 @@ SUT_API sut_status sut_context_create(sut_context **ctx_out, const sut_context_c
  */
 SUT_API void sut_context_destroy(sut_context *ctx);
 
+/**
+ * CUDA: what comes from now on is queued on another stream, for programs that work on several (`with torch.cuda.stream(s)`, the
+ * stream that a graph is captured on). The caller orders the work on the old stream and on the new one, as between any two
+ * streams that touch the same memory: parameters and states are used on both.
+ *
+ * @param stream  A cudaStream_t of the context's device, NULL: the default stream. It is kept, and must live as long as the
+ *                context or until the next call of this function. While it is captured it is not looked at; otherwise a
+ *                stream of another device is refused. Where it is the stream in use nothing is done, which is cheap.
+ * @return SUT_OK, or an error after which the context goes on on the old stream. On the CPU the stream is ignored.
+ */
+SUT_API sut_status sut_context_set_stream(sut_context *ctx, void *stream);
+
+/**
+ * Copy `size` bytes from host memory to memory of the back end, or back, for programs that have no other means to (state of
+ * an optimizer, sut_optimizer_state()). Queued behind what is on the context's stream, and waits for it.
+ *
+ * @return SUT_OK; SUT_ERROR_INVALID_ARGUMENT with nothing written: NULL with a size above 0, or a pointer that is not memory of
+ *         the context's device.
+ */
+SUT_API sut_status sut_context_upload(sut_context *ctx, void *to, const void *host, size_t size);
+SUT_API sut_status sut_context_download(sut_context *ctx, void *host, const void *from, size_t size);
+
 /** The back end in use, never SUT_BACKEND_AUTO (which is returned for NULL). */
 SUT_API sut_backend sut_context_backend(const sut_context *ctx);
 
@@ -141,6 +163,7 @@ typedef struct sut_capability_report {
     int blas_integer_bits; /**< 32 or 64 */
     int processors;        /**< processors that this process may use */
     int max_losses;        /**< SUT_MAX_LOSSES of the library that runs */
+    char cuda_found[512];  /**< the library of the CUDA back end, driver and device, when has_cuda is 1 */
 } sut_capability_report;
 
 /** Fill in the report; needs no context. Looks for libsuture_cuda and a GPU as sut_context_create() does. `struct_size` must be set (or use sut_capabilities_init()). */

@@ -90,6 +90,8 @@ typedef struct sut_backend_ops {
      * context, and `close` is called as after success. */
     sut_status (*open)(sut_context *ctx, const sut_backend_host *host, const sut_context_config *config);
     void (*close)(sut_context *ctx);
+    /* What comes from now on goes to another stream; NULL where there are none. Nothing has changed on failure. */
+    sut_status (*set_stream)(sut_context *ctx, void *stream);
     /* What is wrong with p as memory of this device, as the end of a sentence: "is host memory"; NULL: nothing. */
     const char *(*pointer_fault)(sut_context *ctx, const void *p);
     /* Everything that a layout of up to m rows needs on the device, and how many bytes that is. NULL is destroyed too. */

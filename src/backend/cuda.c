@@ -89,6 +89,12 @@ static sut_status find_library(void **handle_out, char *why, size_t size)
     return SUT_ERROR_BACKEND;
 }
 
+const char *sut_backend_cuda_file(void *handle)
+{
+    struct link_map *map = NULL;
+    return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : LIBRARY_NAME;
+}
+
 sut_status sut_backend_cuda_load(const sut_cuda_library **library_out, void **handle_out, char *why, size_t size)
 {
     *library_out = NULL;
@@ -100,13 +106,11 @@ sut_status sut_backend_cuda_load(const sut_cuda_library **library_out, void **ha
         memcpy(&entry, &symbol, sizeof entry);
     const sut_cuda_library *const library = entry ? entry() : NULL;
     if (!library || strcmp(library->version, sut_version()) != 0 || library->ops->version != SUT_BACKEND_VERSION) {
-        struct link_map *map = NULL;
-        const char *const file = dlinfo(*handle_out, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : LIBRARY_NAME;
         (void)snprintf(why, size,
                        "%s does not belong to this libsuture, which is version %s (interface %d)%s%s: use the two from "
                        "one build",
-                       file, sut_version(), SUT_BACKEND_VERSION, library ? "; it is version " : "",
-                       library ? library->version : "");
+                       sut_backend_cuda_file(*handle_out), sut_version(), SUT_BACKEND_VERSION,
+                       library ? "; it is version " : "", library ? library->version : "");
         sut_backend_cuda_unload(*handle_out);
         *handle_out = NULL;
         return SUT_ERROR_BACKEND;

@@ -219,6 +219,38 @@ void sut_context_destroy(sut_context *ctx)
     sut_free(&bare, ctx);
 }
 
+sut_status sut_context_set_stream(sut_context *ctx, void *stream)
+{
+    if (!ctx)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    return ctx->ops->set_stream ? ctx->ops->set_stream(ctx, stream) : SUT_OK;
+}
+
+/* Both ends of a copy between the host and the back end's memory. */
+static sut_status check_copy(sut_context *ctx, const char *call, const void *host, const void *own, size_t size)
+{
+    if (!ctx)
+        return SUT_ERROR_INVALID_ARGUMENT;
+    if (size > 0 && (!host || !own))
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: a pointer is NULL", call);
+    const char *const fault = size > 0 ? sut_pointer_fault(ctx, own) : NULL;
+    if (fault)
+        SUT_FAIL(ctx, SUT_ERROR_INVALID_ARGUMENT, "%s: the pointer to memory of the back end %s", call, fault);
+    return SUT_OK;
+}
+
+sut_status sut_context_upload(sut_context *ctx, void *to, const void *host, size_t size)
+{
+    SUT_TRY(check_copy(ctx, "sut_context_upload", host, to, size));
+    return ctx->ops->upload(ctx, to, host, size);
+}
+
+sut_status sut_context_download(sut_context *ctx, void *host, const void *from, size_t size)
+{
+    SUT_TRY(check_copy(ctx, "sut_context_download", host, from, size));
+    return ctx->ops->download(ctx, host, from, size);
+}
+
 sut_backend sut_context_backend(const sut_context *ctx)
 {
     return ctx ? ctx->backend : SUT_BACKEND_AUTO;
@@ -243,13 +275,17 @@ static void look_for_cuda(sut_capability_report *report)
 {
     const sut_cuda_library *library;
     void *handle;
-    char why[1024] = "";
+    char text[1024] = "";
     report->has_cuda =
-        sut_backend_cuda_load(&library, &handle, why, sizeof why) == SUT_OK && library->probe(why, sizeof why);
+        sut_backend_cuda_load(&library, &handle, text, sizeof text) == SUT_OK && library->probe(text, sizeof text);
+    if (report->has_cuda)
+        (void)snprintf(report->cuda_found, sizeof report->cuda_found, "%.300s, %.200s", sut_backend_cuda_file(handle),
+                       text);
+    else
+        (void)snprintf(report->cuda_reason, sizeof report->cuda_reason, "%s", text);
     sut_backend_cuda_unload(handle);
-    if (!report->has_cuda)
-        (void)snprintf(report->cuda_reason, sizeof report->cuda_reason, "%s", why);
     sut_utf8_repair(report->cuda_reason);
+    sut_utf8_repair(report->cuda_found);
 }
 
 sut_status sut_capabilities(sut_capability_report *report)

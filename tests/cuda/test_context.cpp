@@ -77,6 +77,8 @@ void libraries()
     sut_capabilities_init(&report);
     CHECK(sut_capabilities(&report) == SUT_OK && report.has_cuda == 1 && !report.cuda_reason[0], "%s",
           report.cuda_reason);
+    CHECK(std::strstr(report.cuda_found, path.c_str()) && std::strstr(report.cuda_found, "capability 9.0"), "%s",
+          report.cuda_found);
 
     sut_context *const ctx = open(cuda_config());
     CHECK(sut_context_backend(ctx) == SUT_BACKEND_CUDA && sut_context_threads(ctx) == 1, "another back end");
@@ -273,6 +275,85 @@ void devices_and_streams()
     }
     sut_context_destroy(ctx);
     CUDA(cudaStreamDestroy(stream));
+    exec::machine.devices = 1;
+}
+
+/* What a stream does when it is waited for: launches of kernels. */
+long launches_of(cudaStream_t stream)
+{
+    const long before = exec::count.launches;
+    CUDA(cudaStreamSynchronize(stream));
+    return exec::count.launches - before;
+}
+
+/* The context follows the caller from stream to stream, into a graph, and back; one that it may not follow to is refused. */
+void following_a_stream()
+{
+    exec::machine.devices = 2;
+    cudaStream_t first, second, elsewhere;
+    CUDA(cudaSetDevice(1));
+    CUDA(cudaStreamCreate(&elsewhere));
+    CUDA(cudaSetDevice(0));
+    CUDA(cudaStreamCreate(&first));
+    CUDA(cudaStreamCreate(&second));
+    sut_context_config config = cuda_config();
+    config.stream = first;
+    sut_context *const ctx = open(config), *const usual = open(cuda_config());
+    {
+        problem p(ctx, SUT_DTYPE_F32, 1000), twin(usual, SUT_DTYPE_F32, 1000);
+        OK(ctx, p.status);
+        const void *const grads[2] = {p.g0.at, p.g1.at};
+        const auto queue = [&] { OK(ctx, sut_optimizer_step(p.opt, grads, nullptr, nullptr)); };
+        queue();
+        CHECK(launches_of(second) == 0 && launches_of(first) > 0, "a step on another stream than the context's");
+        OK(ctx, sut_context_set_stream(ctx, first));
+        OK(ctx, sut_context_set_stream(ctx, second));
+        queue();
+        CHECK(launches_of(first) == 0 && launches_of(second) > 0, "the step did not follow");
+        expect(ctx, sut_context_set_stream(ctx, elsewhere), SUT_ERROR_INVALID_ARGUMENT,
+               "stream does not belong to CUDA device 0, the device of the context");
+        queue();
+        CHECK(launches_of(second) > 0, "a refused stream was taken");
+
+        cudaGraph_t graph;
+        cudaGraphExec_t executable;
+        CUDA(cudaStreamBeginCapture(first, cudaStreamCaptureModeGlobal));
+        OK(ctx, sut_context_set_stream(ctx, first));
+        queue();
+        CUDA(cudaStreamEndCapture(first, &graph));
+        OK(ctx, sut_context_set_stream(ctx, nullptr));
+        CUDA(cudaGraphInstantiate(&executable, graph, 0));
+        CHECK(launches_of(first) == 0 && launches_of(nullptr) == 0, "a captured step was taken");
+        CUDA(cudaGraphLaunch(executable, second));
+        CUDA(cudaStreamSynchronize(second));
+        queue();
+        OK(ctx, sut_optimizer_synchronize(p.opt));
+        CHECK(sut_optimizer_steps(p.opt) == 5, "%lld steps", (long long)sut_optimizer_steps(p.opt));
+        for (int k = 0; k < 5; ++k)
+            OK(usual, twin.step());
+        CHECK(p.theta.get() == twin.theta.get(), "the stream changes the numbers");
+        CUDA(cudaGraphExecDestroy(executable));
+        CUDA(cudaGraphDestroy(graph));
+
+        /* Numbers of a state, there and back. */
+        void *m = nullptr;
+        std::vector<float> seen(1000), back(1000);
+        OK(ctx, sut_optimizer_state(p.opt, "m", 0, &m, nullptr, nullptr));
+        OK(ctx, sut_context_download(ctx, seen.data(), m, 4000));
+        CHECK(seen[5] != 0, "no momentum");
+        seen[5] = 42;
+        OK(ctx, sut_context_upload(ctx, m, seen.data(), 4000));
+        OK(ctx, sut_context_download(ctx, back.data(), m, 4000));
+        CHECK(back == seen, "%g", (double)back[5]);
+        expect(ctx, sut_context_upload(ctx, back.data(), seen.data(), 4000), SUT_ERROR_INVALID_ARGUMENT,
+               "sut_context_upload: the pointer to memory of the back end is host memory");
+        expect(ctx, sut_context_download(ctx, back.data(), nullptr, 4000), SUT_ERROR_INVALID_ARGUMENT, "is NULL");
+        OK(ctx, sut_context_download(ctx, nullptr, nullptr, 0));
+    }
+    sut_context_destroy(ctx);
+    sut_context_destroy(usual);
+    for (cudaStream_t stream : {first, second, elsewhere})
+        CUDA(cudaStreamDestroy(stream));
     exec::machine.devices = 1;
 }
 
@@ -526,6 +607,13 @@ void many_rows()
         OK(gpu,
            sut_surgery_direction(gpu, &config, device, m, (int64_t)n, SUT_DTYPE_F64, nullptr, 0, nullptr, &together));
         CHECK(exec::count.launches == 0, "%ld kernels", exec::count.launches);
+        cudaStream_t other; /* cuBLAS follows to it */
+        CUDA(cudaStreamCreate(&other));
+        OK(gpu, sut_context_set_stream(gpu, other));
+        OK(gpu, sut_surgery_direction(gpu, &config, device, m, (int64_t)n, SUT_DTYPE_F64, nullptr, 0, nullptr, &apart));
+        CHECK(std::memcmp(apart.weights, together.weights, sizeof apart.weights) == 0, "another stream, other weights");
+        OK(gpu, sut_context_set_stream(gpu, nullptr));
+        CUDA(cudaStreamDestroy(other));
         std::swap(device[3], device[4]);
         std::swap(host[3], host[4]);
         exec::count = {};
@@ -551,6 +639,7 @@ int main()
     machines();
     pointers();
     devices_and_streams();
+    following_a_stream();
     allocations();
     callers_memory();
     lost_device();

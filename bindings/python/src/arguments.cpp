@@ -1,5 +1,6 @@
 /* See arguments.h. */
 #include "arguments.h"
+#include "device.h"
 #include "layout.h"
 #include "torch_tensor.h"
 
@@ -57,12 +58,37 @@ void Arguments::add(const char *name, nb::handle array)
     v.view.wide_only = true;
 }
 
-nb::object Arguments::make_output()
+void Arguments::look_at_first()
 {
     if (is_list)
         views[0].open(objects[0], row_name(0), false);
     else
         views[0].row(whole, 0);
+}
+
+sut_context *Arguments::context(ContextSettings settings)
+{
+    look_at_first();
+    device = settings.device = views[0].device;
+    if (device != View::CPU)
+        settings.stream = current_stream(device);
+    return thread_context(settings, row_name(0));
+}
+
+/* On a GPU what does not lie row by row is copied by PyTorch, and the copy takes its place. True when that was done. */
+bool Arguments::straighten(View &v, PyObject *&array, const std::string &name)
+{
+    if (v.device == View::CPU || v.is_contiguous())
+        return false;
+    array = nb::object(cuda_function("contiguous")(nb::handle(array))).release().ptr();
+    held.add(array);
+    v.open(array, name, false);
+    return true;
+}
+
+nb::object Arguments::make_output()
+{
+    look_at_first();
     const View &like = views[0];
     nb::object result = like.is_torch ? new_tensor(like) : new_ndarray(like);
     made.open(result.ptr(), "the result", true);
@@ -74,6 +100,11 @@ int64_t Arguments::look_at_whole()
 {
     whole.wide_only = true;
     whole.open(G.ptr(), "G", false);
+    if (whole.device != View::CPU && !whole.is_contiguous()) {
+        G = cuda_function("contiguous")(G);
+        whole.open(G.ptr(), "G", false);
+        whole.ran_code = true;
+    }
     if (whole.n_dims < 2) {
         PyErr_Format(PyExc_ValueError, "G has shape %s; one row per loss is needed, (losses, ...)",
                      shape_text(whole.n_dims, whole.shape).c_str());
@@ -94,6 +125,7 @@ bool Arguments::look(bool keep)
     for (int i = 0; i < m && is_list; i++) {
         if (!views[i].try_open(objects[i], false))
             views[i].open(objects[i], row_name(i), false);
+        ran_code = straighten(views[i], objects[i], row_name(i)) || ran_code;
         look_at(views[i], objects[i]);
     }
     if (!is_list) {
@@ -108,6 +140,7 @@ bool Arguments::look(bool keep)
     for (int k = 0; k < n_given; k++)
         if (given[k].array) {
             given[k].view.open(given[k].array, given[k].name, false);
+            ran_code = straighten(given[k].view, given[k].array, given[k].name) || ran_code;
             look_at(given[k].view, given[k].array);
         }
     return ran_code;
@@ -116,11 +149,11 @@ bool Arguments::look(bool keep)
 void Arguments::open()
 {
     const bool ran_code = look(false);
-    unlocks = !keeps_lock(count() * m, m);
+    unlocks = device != View::CPU || !keeps_lock(count() * m, m);
     if (unlocks || ran_code)
         (void)look(true);
     for (int i = 0; i < m; i++) {
-        if (i > 0)
+        if (i > 0 || views[0].device != device)
             check_like_first(views[i], row_name(i));
         rows[i] = contiguous(views[i]);
     }
@@ -129,7 +162,7 @@ void Arguments::open()
             check_like_first(given[k].view, given[k].name);
             vectors[k] = contiguous(given[k].view);
         }
-    if (output && (made.count != count() || made.dtype != dtype())) {
+    if (output && (made.count != count() || made.dtype != dtype() || made.device != device)) {
         PyErr_SetString(PyExc_ValueError, "G was changed by another thread");
         throw nb::python_error();
     }
@@ -138,7 +171,10 @@ void Arguments::open()
 void Arguments::check_like_first(const View &v, const std::string &name) const
 {
     const View &first = views[0];
-    if (v.dtype != first.dtype)
+    if (v.device != device)
+        PyErr_Format(PyExc_ValueError, "%s is on %s, G[0] on %s; all arrays must be on one device", name.c_str(),
+                     device_text(v.device).c_str(), device_text(device).c_str());
+    else if (v.dtype != first.dtype)
         PyErr_Format(PyExc_TypeError, "%s has elements of type %s, G[0] of type %s", name.c_str(), dtype_text(v.dtype),
                      dtype_text(first.dtype));
     else if (v.n_dims != first.n_dims || !std::equal(v.shape, v.shape + v.n_dims, first.shape))

@@ -1,11 +1,12 @@
 /*
  * The arrays of one call without state: m rows of the same shape and type, which are a list of arrays or one array whose first
- * axis counts them, and vectors of a row's shape. Each is used where it lies, or copied when it does not lie row by row.
+ * axis counts them, and vectors of a row's shape. Each is used where it lies, or copied when it does not lie row by row (on a
+ * GPU by PyTorch). All are on one device.
  */
 #ifndef SUTURE_PYTHON_ARGUMENTS_H
 #define SUTURE_PYTHON_ARGUMENTS_H
 
-#include "array.h"
+#include "context.h"
 #include "errors.h"
 #include "unlocked.h"
 
@@ -24,6 +25,8 @@ class Arguments
     explicit Arguments(nb::object rows);
     /* A vector; None is left out. The object must stay. `name` is what refusals call it. */
     void add(const char *name, nb::handle array);
+    /* With these settings, on the device of row 0 and its current stream. */
+    sut_context *context(ContextSettings settings);
     /* A result, of the library, shape and type of row 0. */
     nb::object make_output();
     /* Once, when everything was added and every other argument was read: until work() no Python code runs. */
@@ -64,6 +67,8 @@ class Arguments
     };
 
     int64_t look_at_whole();
+    void look_at_first();
+    bool straighten(View &v, PyObject *&array, const std::string &name);
     bool look(bool keep);
     void check_like_first(const View &v, const std::string &name) const;
     const void *contiguous(const View &v);
@@ -71,6 +76,7 @@ class Arguments
     nb::object G;
     bool is_list;
     bool unlocks = false;
+    int device = View::CPU;
     View whole;
     std::unique_ptr<View[]> views;
     PyObject *objects[SUT_MAX_LOSSES];

@@ -1,8 +1,9 @@
 /*
  * See array.h. The offered layouts are checked here once and for all; what comes out of a View is f32, f64, bf16 or f16 in
- * this process's memory.
+ * this process's memory or in that of a CUDA device.
  */
 #include "array.h"
+#include "device.h"
 #include "torch_tensor.h"
 
 #include <cstdarg>
@@ -97,6 +98,8 @@ bool View::open_buffer(PyObject *array, bool write)
 {
     if (PyObject_GetBuffer(array, &buffer, (write ? PyBUF_WRITABLE : 0) | PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
         PyErr_Clear();
+        if (!PyObject_CheckBuffer(array) && has_cuda_interface(array))
+            return open_cuda_array(array, *this, write);
         if (!PyObject_CheckBuffer(array))
             return refuse(PyExc_TypeError, "is of type %s; an array of NumPy or a tensor of PyTorch is needed",
                           attribute_text(reinterpret_cast<PyObject *>(Py_TYPE(array)), "__name__").c_str());
@@ -138,6 +141,8 @@ bool View::open_buffer(PyObject *array, bool write)
 bool View::try_open(PyObject *array, bool write)
 {
     close();
+    device = CPU;
+    stream = NO_STREAM;
     is_torch = is_torch_tensor(array);
     if (!(is_torch ? open_torch(array, *this) : open_buffer(array, write)))
         return false;
@@ -170,6 +175,8 @@ void View::row(const View &whole, int64_t i)
     data = static_cast<char *>(whole.data) + i * whole.stride[0];
     dtype = whole.dtype;
     is_torch = whole.is_torch;
+    device = whole.device;
+    stream = whole.stream;
     ran_code = false;
     n_dims = whole.n_dims - 1;
     count = whole.shape[0] ? whole.count / whole.shape[0] : 0;

@@ -1,6 +1,6 @@
 /*
  * Arrays of other libraries, looked at without a copy. NumPy arrays (and whatever else has the buffer protocol) come through
- * that protocol, tensors of PyTorch as torch_tensor.h says.
+ * that protocol, tensors of PyTorch as torch_tensor.h says, other arrays in the memory of a GPU as device.h says.
  *
  * A View is what an array was at one moment. It stays true as long as no other Python code can run. A call that releases the
  * interpreter lock keeps what it looked at (View::keep) until it has the lock again. A View names what it refuses: element
@@ -67,6 +67,9 @@ class Held
 };
 
 struct View {
+    enum : int { CPU = -1, SOME_CUDA = -2 /* the one that is current */ };
+    enum : int64_t { NO_STREAM = -1 };
+
     void *data = nullptr;
     sut_dtype dtype = SUT_DTYPE_F32;
     int n_dims = 0;
@@ -74,8 +77,10 @@ struct View {
     int64_t stride[SUT_MAX_DIMS] = {}; /* in bytes */
     int64_t count = 1;                 /* elements */
     bool is_torch = false;
-    bool wide_only = false; /* set before opening: the types of 16 bits are refused, too */
-    bool ran_code = false;  /* looking may have run Python code, during which other threads may have run */
+    int device = CPU;           /* or the number of a CUDA device; then `data` is its memory */
+    int64_t stream = NO_STREAM; /* what an array of CUDA (not of PyTorch) says on which its contents will be ready */
+    bool wide_only = false;     /* set before opening: the types of 16 bits are refused, too */
+    bool ran_code = false;      /* looking may have run Python code, during which other threads may have run */
 
     View() = default;
     View(const View &) = delete;

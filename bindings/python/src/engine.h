@@ -1,5 +1,6 @@
 /*
- * The library's objects alone: an optimizer and its context. Views of the state hold on to this and not to the arrays, so that
+ * The library's objects alone: an optimizer and its context, which on a GPU is its own: whoever drops the last view of the
+ * state, in whatever thread, meets nobody there. Views of the state hold on to this and not to the arrays, so that
  * they do not hide a reference cycle through the arrays from the garbage collector.
  */
 #ifndef SUTURE_PYTHON_ENGINE_H
@@ -17,8 +18,13 @@ namespace suture_python
 struct Engine {
     std::shared_ptr<Context> context;
     sut_optimizer *opt = nullptr;
+    /* Nobody but the engine knows whether a stream is still there that is not PyTorch's: then the default stream is waited for,
+     * and the device, by what frees memory. */
+    bool streams_may_end = false;
     ~Engine()
     {
+        if (opt && streams_may_end)
+            (void)sut_context_set_stream(context->ctx, nullptr);
         sut_optimizer_destroy(opt);
     }
 };

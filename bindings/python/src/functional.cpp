@@ -35,7 +35,7 @@ static nb::object project(nb::object u, nb::object G, nb::object metric, bool wa
     sut_cone_config_init(&config);
     config.feas_tol = number("feas_tol", feas_tol);
     config.strict = flag("strict", strict);
-    sut_context *ctx = thread_context(context_settings(threads));
+    sut_context *ctx = a.context(context_settings(threads));
     std::unique_ptr<ConeReport> report(new ConeReport);
     nb::object p = want_p ? a.make_output() : nb::none();
     a.open();
@@ -69,7 +69,7 @@ static nb::object combine(nb::object G, nb::object method, nb::object losses, nb
     const std::vector<double> values = numbers("losses", losses, a.m);
     const uint64_t draw = counter("counter", count);
     std::unique_ptr<SurgeryReport> report(want_report ? new SurgeryReport : nullptr);
-    sut_context *ctx = thread_context(context_settings(threads, seed));
+    sut_context *ctx = a.context(context_settings(threads, seed));
     nb::object direction = want_direction ? a.make_output() : nb::none();
     a.open();
     a.work(ctx, [&] {
@@ -87,7 +87,7 @@ static nb::object combine(nb::object G, nb::object method, nb::object losses, nb
 static nb::object cosines(nb::object G, nb::object threads)
 {
     Arguments a(G);
-    sut_context *ctx = thread_context(context_settings(threads));
+    sut_context *ctx = a.context(context_settings(threads));
     sut_surgery_config config;
     sut_surgery_config_init(&config, SUT_SURGERY_SUM);
     sut_surgery_report pair;
@@ -129,7 +129,7 @@ static nb::object weights(nb::object gram, nb::object method, nb::object losses,
     const std::vector<double> values = numbers("losses", losses, m);
     const uint64_t draw = counter("counter", count);
     std::unique_ptr<SurgeryReport> report(new SurgeryReport);
-    sut_context *ctx = thread_context(context_settings(nb::int_(0), seed));
+    sut_context *ctx = thread_context(context_settings(nb::int_(0), seed), "gram");
     check(sut_surgery_weights(ctx, &config, static_cast<const double *>(view.data), m,
                               values.empty() ? nullptr : values.data(), draw, &report->r),
           ctx);

@@ -1,6 +1,7 @@
 /* The extension module suture._suture: everything of the Python package that is not Python. */
 #include "array.h"
 #include "convert.h"
+#include "device.h"
 #include "errors.h"
 #include "functional.h"
 #include "optimizer.h"
@@ -20,6 +21,7 @@ static nb::dict capabilities()
     d["version"] = r.version;
     d["cuda"] = r.has_cuda != 0;
     d["cuda_reason"] = r.cuda_reason;
+    d["cuda_found"] = r.cuda_found;
     d["instruction_set"] = sut_isa_name(r.best_isa);
     d["blas"] = r.blas;
     d["blas_kernel"] = r.blas_kernel;
@@ -71,6 +73,7 @@ NB_MODULE(_suture, module)
     add_exceptions(module);
     add_tables(module);
     add_reports(module);
+    add_device(module);
     add_functional(module);
     add_optimizer(module);
     module.def("register_numpy", register_numpy);

@@ -5,14 +5,15 @@
 #include "optimizer.h"
 
 #include "convert.h"
+#include "device.h"
 #include "engine.h"
 #include "gate.h"
 #include "report.h"
 #include "settings.h"
+#include "slot.h"
 #include "tensors.h"
 #include "unlocked.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <cstring>
@@ -29,7 +30,10 @@ class Optimizer
         : method(optimizer_method(method_name)), m((int)integer("n_losses", n_losses, 1, SUT_MAX_LOSSES)),
           names_of_losses(texts("loss_names", loss_names)), tensors(entries, m, names_of_losses)
     {
-        context->open(context_settings(threads, seed, isa));
+        ContextSettings settings = context_settings(threads, seed, isa);
+        settings.device = tensors.device();
+        settings.stream = stream();
+        context->open(settings, whose());
         for (nb::handle entry : groups) {
             sut_hyper h;
             check(sut_hyper_init(&h, method), context->ctx);
@@ -47,7 +51,7 @@ class Optimizer
             raise(SUT_ERROR_INVALID_ARGUMENT, ("loss_names has " + std::to_string(names_of_losses.size()) +
                                                " names, there are " + std::to_string(m) + " losses")
                                                   .c_str());
-        create();
+        use(make_engine(context));
     }
 
     /* rows: a list of n_losses lists with one gradient (or None) per tensor. */
@@ -55,7 +59,7 @@ class Optimizer
     {
         std::lock_guard<Gate> lock(gate);
         read_losses(losses);
-        const Call call(*this);
+        const Call call(*this, want_report);
         tensors.gather(rows.ptr());
         return run(want_report);
     }
@@ -67,7 +71,7 @@ class Optimizer
         if (m != 1)
             raise(SUT_ERROR_INVALID_ARGUMENT, "this optimizer has several losses");
         loss_values.clear();
-        const Call call(*this);
+        const Call call(*this, want_report);
         tensors.gather_attributes();
         return run(want_report);
     }
@@ -225,6 +229,14 @@ class Optimizer
         config.rho_v = c.rho_v;
     }
 
+    /* Waits for the steps that a device has queued, and raises what the first refused one of them has to say. */
+    void synchronize()
+    {
+        std::lock_guard<Gate> lock(gate);
+        const Call call(*this);
+        work([&] { return sut_optimizer_synchronize(opt); });
+    }
+
     void parameters_changed()
     {
         std::lock_guard<Gate> lock(gate);
@@ -279,35 +291,39 @@ class Optimizer
         after_load(include_parameters);
     }
 
-    /* State of one tensor: the library's own memory, in the shape of the tensor. */
+    /* State of one tensor: the library's own memory, in the shape of the tensor. On a GPU a DeviceArray. */
     nb::object state(const char *slot, nb::object index)
     {
-        const int64_t k = index_of("tensor", index, (int64_t)tensors.size());
         std::lock_guard<Gate> lock(gate);
-        void *data;
-        sut_dtype dtype;
-        int64_t count;
-        check(sut_optimizer_state(alive(), slot, k, &data, &dtype, &count), context->ctx);
-        const Layout &l = tensors[(size_t)k].layout;
-        nb::capsule self(new std::shared_ptr<Engine>(engine),
-                         [](void *p) noexcept { delete static_cast<std::shared_ptr<Engine> *>(p); });
-        if (count != l.count) { /* one number for the whole tensor */
-            size_t one = (size_t)count;
-            return dtype == SUT_DTYPE_F64
-                       ? nb::cast(nb::ndarray<nb::numpy, double>(data, 1, &one, self), nb::rv_policy::reference)
-                       : nb::cast(nb::ndarray<nb::numpy, float>(data, 1, &one, self), nb::rv_policy::reference);
-        }
-        size_t shape[SUT_MAX_DIMS];
-        int64_t strides[SUT_MAX_DIMS];
-        for (int d = 0; d < l.n_dims; d++) {
-            shape[d] = (size_t)l.shape[d];
-            strides[d] = l.stride[d] / (int64_t)sut_dtype_size(l.dtype);
-        }
-        return dtype == SUT_DTYPE_F64
-                   ? nb::cast(nb::ndarray<nb::numpy, double>(data, (size_t)l.n_dims, shape, self, strides),
-                              nb::rv_policy::reference)
-                   : nb::cast(nb::ndarray<nb::numpy, float>(data, (size_t)l.n_dims, shape, self, strides),
-                              nb::rv_policy::reference);
+        return find(slot, index).view(engine);
+    }
+
+    /* A copy of it in an array of NumPy. */
+    nb::object read_state(const char *slot, nb::object index)
+    {
+        std::lock_guard<Gate> lock(gate);
+        const Call call(*this);
+        const Slot s = find(slot, index);
+        void *memory;
+        nb::object copy = s.empty(&memory);
+        if (s.is_host)
+            memcpy(memory, s.data, s.size());
+        else
+            work([&] { return sut_context_download(context->ctx, memory, s.data, s.size()); });
+        return copy;
+    }
+
+    /* array: of NumPy, of the state's shape and type. */
+    void write_state(const char *slot, nb::object index, nb::object array)
+    {
+        std::lock_guard<Gate> lock(gate);
+        const Call call(*this);
+        const Slot s = find(slot, index);
+        const std::vector<char> contents = s.contents(slot, array);
+        if (s.is_host)
+            memcpy(s.data, contents.data(), contents.size());
+        else
+            work([&] { return sut_context_upload(context->ctx, s.data, contents.data(), contents.size()); });
     }
 
     nb::tuple state_names() const
@@ -318,17 +334,33 @@ class Optimizer
         return nb::tuple(names);
     }
 
-    int64_t steps() const
+    /* Counts are kept on the device, which is asked and waited for. */
+    int64_t steps()
     {
+        const Counting counting(*this);
         return sut_optimizer_steps(alive());
     }
-    int64_t tensor_steps(nb::object index) const
+    int64_t tensor_steps(nb::object index)
     {
-        return sut_optimizer_tensor_steps(alive(), index_of("tensor", index, (int64_t)tensors.size()));
+        const int64_t k = index_of("tensor", index, (int64_t)tensors.size());
+        const Counting counting(*this);
+        return sut_optimizer_tensor_steps(alive(), k);
     }
-    int64_t skipped_steps() const
+    int64_t skipped_steps()
     {
+        const Counting counting(*this);
         return sut_optimizer_skipped_steps(alive());
+    }
+    /* The surgery divides by the values of the losses. */
+    bool needs_losses() const
+    {
+        return config.surgery.method == SUT_SURGERY_MGDA && (config.surgery.mgda_normalisation == SUT_MGDA_LOSS ||
+                                                             config.surgery.mgda_normalisation == SUT_MGDA_LOSS_PLUS);
+    }
+    /* The number of the parameters' CUDA device; None for the CPU. */
+    nb::object device() const
+    {
+        return context->on_cuda() ? nb::object(nb::int_(context->settings.device)) : nb::none();
     }
     int losses() const
     {
@@ -386,9 +418,11 @@ class Optimizer
     /* One call: gives back at its end, however it ends, what it looked at. */
     struct Call {
         Optimizer &self;
-        explicit Call(Optimizer &of) : self(of)
+        /* waits: on a device, for what the call gives to the host. */
+        explicit Call(Optimizer &of, bool waits = true) : self(of)
         {
             (void)self.alive();
+            self.waits = waits;
         }
         ~Call()
         {
@@ -397,6 +431,31 @@ class Optimizer
         Call(const Call &) = delete;
         Call &operator=(const Call &) = delete;
     };
+
+    /* Asking a device for counts changes what the library keeps of them: one thread at a time. On the CPU nothing does. */
+    struct Counting {
+        Optimizer &self;
+        const bool locks;
+        explicit Counting(Optimizer &of) : self(of), locks(of.context->on_cuda() && !of.gate.is_mine())
+        {
+            if (locks)
+                self.gate.lock();
+        }
+        ~Counting()
+        {
+            if (locks)
+                self.gate.unlock();
+        }
+        Counting(const Counting &) = delete;
+        Counting &operator=(const Counting &) = delete;
+    };
+
+    Slot find(const char *slot, nb::handle index)
+    {
+        const int64_t k = index_of("tensor", index, (int64_t)tensors.size());
+        (void)alive();
+        return Slot(*engine, slot, k, tensors[(size_t)k].layout);
+    }
 
     /* In this scope work() releases the interpreter lock however small the optimizer is: files take long. */
     struct Unlocking {
@@ -440,9 +499,10 @@ class Optimizer
         return (int)index_of("group", index, (int64_t)hyper.size());
     }
 
+    /* A call that waits for a device gives the interpreter lock away, one that only queues work does not. */
     bool unlocks() const
     {
-        return slow || !tensors.is_small();
+        return slow || (context->on_cuda() ? waits : !tensors.is_small());
     }
 
     /* The library at work; its refusal becomes an exception. */
@@ -467,7 +527,8 @@ class Optimizer
         return loss_values.empty() ? nullptr : loss_values.data();
     }
 
-    void create()
+    /* An engine for the tensors as they are, with a new state. */
+    std::shared_ptr<Engine> make_engine(const std::shared_ptr<Context> &in)
     {
         const std::vector<sut_tensor> list = tensors.descriptions();
         std::vector<const char *> names;
@@ -481,26 +542,82 @@ class Optimizer
         c.n_losses = m;
         c.loss_names = names.empty() ? nullptr : names.data();
         auto made = std::make_shared<Engine>();
-        made->context = context;
-        check(sut_optimizer_create(&made->opt, context->ctx, &c), context->ctx);
+        made->context = in;
+        made->streams_may_end = in->on_cuda() && !tensors.of_torch();
+        sut_status status = sut_optimizer_create(&made->opt, in->ctx, &c);
+        if (status == SUT_ERROR_OUT_OF_MEMORY && in->on_cuda()) { /* PyTorch may keep what it does not use */
+            cuda_function("empty_cache")();
+            status = sut_optimizer_create(&made->opt, in->ctx, &c);
+        }
+        check(status, in->ctx);
+        return made;
+    }
+
+    void use(const std::shared_ptr<Engine> &made)
+    {
         engine = made;
+        context = made->context;
         opt = made->opt;
-        tensors.told(true);
+        tensors.told();
         generation++;
     }
 
-    /* Look at everything; memory of parameters that moved is taken over. */
-    void look(bool unlocking = false)
+    /* Memory of parameters moved: an engine for where they are now, with the state so far. A failure leaves the old one, which
+     * has been told other addresses: the next call comes here again. */
+    void replace_engine(const std::shared_ptr<Context> &in)
     {
-        if (!tensors.look(unlocking || unlocks()))
-            return;
         const nb::bytes kept = bytes(false);
         const Masters kept_masters = read_masters(opt, tensors);
-        tensors.told(false); /* a failure leaves an engine with old pointers: the next call must come here again */
-        create();
+        const std::shared_ptr<Engine> made = make_engine(in);
         const sut_checkpoint_config c = checkpoint(false, true);
-        check(sut_optimizer_load_memory(opt, kept.c_str(), kept.size(), &c), context->ctx);
-        restore_masters(opt, tensors, kept_masters);
+        check(sut_optimizer_load_memory(made->opt, kept.c_str(), kept.size(), &c), in->ctx);
+        restore_masters(made->opt, tensors, kept_masters);
+        use(made);
+    }
+
+    /* The stream that the parameters' library works on now. */
+    int64_t stream()
+    {
+        if (tensors.device() == View::CPU)
+            return 0;
+        if (tensors.of_torch())
+            tensors.set_stream(current_stream(tensors.device()));
+        return tensors.stream();
+    }
+    std::string whose() const
+    {
+        return "parameter '" + tensors.parameters()[0].name + "'";
+    }
+
+    /* Look at everything; memory of parameters that moved is taken over, to another device, too. */
+    void look(bool unlocking = false)
+    {
+        if (!context->on_cuda()) { /* as a rule that is all */
+            const bool elsewhere = tensors.look(unlocking || unlocks());
+            if (!elsewhere && tensors.device() == View::CPU)
+                return;
+            tensors.release_looked();
+        }
+        std::shared_ptr<Context> in = context;
+        bool moved;
+        for (;;) {
+            if (in->on_cuda())
+                (void)stream();
+            moved = tensors.look(unlocking || unlocks());
+            if (tensors.device() == in->settings.device && !(moved && in->on_cuda() && in == context))
+                break;
+            /* A context of its own for the new engine. Python code may run here: once more. */
+            tensors.release_looked();
+            ContextSettings settings = in->settings;
+            settings.device = tensors.device();
+            settings.stream = stream();
+            in = std::make_shared<Context>();
+            in->open(settings, whose());
+        }
+        if (in->on_cuda())
+            in->follow(tensors.stream());
+        if (moved || in != context)
+            replace_engine(in);
     }
 
     void read_losses(nb::object losses)
@@ -607,7 +724,8 @@ class Optimizer
     std::vector<std::string> names_of_losses;
     Tensors tensors;
     std::vector<double> loss_values;
-    bool slow = false; /* see Unlocking */
+    bool slow = false;  /* see Unlocking */
+    bool waits = false; /* see Call */
     std::vector<nb::str> keys;
     std::vector<std::vector<nb::object>> remembered; /* values of the groups, by key */
     nb::object bump, bumped;
@@ -673,6 +791,7 @@ void add_optimizer(nb::module_ &module)
         .def("set_lr", &Optimizer::set_lr, nb::arg("lr").none())
         .def("set_align", &Optimizer::set_align, nb::arg("align").none(), nb::arg("rho_m").none(),
              nb::arg("rho_v").none())
+        .def("synchronize", &Optimizer::synchronize)
         .def("parameters_changed", &Optimizer::parameters_changed)
         .def("save", &Optimizer::save, nb::arg("path"), nb::arg("include_parameters"))
         .def("load", &Optimizer::load, nb::arg("path"), nb::arg("include_parameters"), nb::arg("restore_settings"))
@@ -681,12 +800,18 @@ void add_optimizer(nb::module_ &module)
              nb::arg("restore_settings"))
         .def("state", &Optimizer::state, nb::arg("slot"), nb::arg("index").none(),
              nb::sig("def state(self, slot: str, index: object) -> typing.Any"))
+        .def("read_state", &Optimizer::read_state, nb::arg("slot"), nb::arg("index").none(),
+             nb::sig("def read_state(self, slot: str, index: object) -> typing.Any"))
+        .def("write_state", &Optimizer::write_state, nb::arg("slot"), nb::arg("index").none(), nb::arg("array"),
+             nb::sig("def write_state(self, slot: str, index: object, array: object) -> None"))
         .def("state_names", &Optimizer::state_names, nb::sig("def state_names(self) -> tuple[str, ...]"))
         .def("tensor_steps", &Optimizer::tensor_steps, nb::arg("index").none())
         .def("tensor_names", &Optimizer::tensor_names, nb::sig("def tensor_names(self) -> tuple[str, ...]"))
         .def("after_step", &Optimizer::after_step)
         .def_prop_ro("steps", &Optimizer::steps)
         .def_prop_ro("skipped_steps", &Optimizer::skipped_steps)
+        .def_prop_ro("needs_losses", &Optimizer::needs_losses)
+        .def_prop_ro("device", &Optimizer::device, nb::sig("def device(self) -> int | None"))
         .def_prop_ro("n_losses", &Optimizer::losses)
         .def_prop_ro("generation", &Optimizer::current_generation)
         .def_prop_ro("threads", &Optimizer::threads)

@@ -1,7 +1,9 @@
 /* See tensors.h. */
 #include "tensors.h"
 #include "convert.h"
+#include "device.h"
 #include "errors.h"
+#include "torch_tensor.h"
 
 #include <algorithm>
 
@@ -21,6 +23,8 @@ Tensors::Tensors(nb::list entries, int n_losses, std::vector<std::string> loss_n
         p.group = nb::cast<int>(t[2]);
         View view;
         view.open(p.array.ptr(), "parameter '" + p.name + "'", true);
+        if (view.device != place && !all.empty())
+            check_place(view, "parameter '" + p.name + "'", "all parameters of an optimizer must be on one device");
         if (!p.layout.from(view)) {
             PyErr_Format(PyExc_ValueError,
                          "parameter '%s' (shape %s) has gaps in its memory, overlaps itself or is not aligned; a "
@@ -28,6 +32,7 @@ Tensors::Tensors(nb::list entries, int n_losses, std::vector<std::string> loss_n
                          p.name.c_str(), shape_text(view.n_dims, view.shape).c_str());
             throw nb::python_error();
         }
+        take_place(view, all.size());
         p.data = view.count ? view.data : nullptr;
         elements += view.count;
         all.push_back(std::move(p));
@@ -54,11 +59,58 @@ std::vector<sut_tensor> Tensors::descriptions() const
     return result;
 }
 
-void Tensors::told(bool all_of_it)
+void Tensors::told()
 {
-    static char unknown;
     for (Parameter &p : all)
-        p.told = all_of_it ? p.data : &unknown;
+        p.told = p.data;
+}
+
+/* ---- devices ---- */
+
+/* A view that is not where the others are, or that has to be waited for on another stream, is refused. */
+void Tensors::check_place(const View &view, const std::string &what, const char *needed) const
+{
+    if (!same_device(view.device, place)) {
+        PyErr_Format(PyExc_ValueError, "%s is on %s, parameter '%s' on %s; %s", what.c_str(),
+                     device_text(view.device).c_str(), all[0].name.c_str(), device_text(place).c_str(), needed);
+        throw nb::python_error();
+    }
+    if (view.stream != View::NO_STREAM && view.stream != on_stream) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s will be ready on CUDA stream %s, and the optimizer works on stream %s: make all arrays of a call "
+            "ready on one stream",
+            what.c_str(), std::to_string(view.stream).c_str(), std::to_string(on_stream).c_str());
+        throw nb::python_error();
+    }
+}
+
+/* The first parameter says where all are. */
+void Tensors::take_place(const View &view, size_t k)
+{
+    if (k == 0) {
+        place = view.device;
+        torch = view.is_torch;
+        if (!torch)
+            on_stream = view.stream == View::NO_STREAM ? 0 : view.stream;
+    } else if (place == View::SOME_CUDA) {
+        place = view.device;
+    }
+}
+
+/* A gradient on a GPU that lies otherwise than its parameter, copied by PyTorch on its current stream. Held until release(). */
+PyObject *Tensors::laid_out(int i, size_t k, PyObject *gradient)
+{
+    if (!is_torch_tensor(gradient) || !is_torch_tensor(all[k].array.ptr())) {
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s lies in memory otherwise than its parameter; on a GPU only tensors of PyTorch are copied for that",
+            gradient_name(i, k).c_str());
+        throw nb::python_error();
+    }
+    nb::object copy = cuda_function("laid_out_like")(nb::handle(gradient), all[k].array);
+    gathered.add(nb::borrow(copy).release().ptr());
+    return copy.ptr();
 }
 
 /* ---- gradients ---- */
@@ -134,6 +186,22 @@ void Tensors::look_at_gradient(int i, size_t k, PyObject *gradient, bool unlocks
                      dtype_text(p.layout.dtype), shape_text(p.layout.n_dims, p.layout.shape).c_str());
         throw nb::python_error();
     }
+    if (view.device != place || view.stream != View::NO_STREAM)
+        check_place(view, gradient_name(i, k), "a gradient must be on the device of its parameter");
+    if (!p.layout.matches(view) && view.device != View::CPU) {
+        /* Looked at once more, in its place: nothing is copied twice. */
+        given[at] = laid_out(i, k, gradient);
+        *ran_code = true;
+        View copy;
+        copy.open(given[at], gradient_name(i, k), false);
+        if (!p.layout.matches(copy) || copy.dtype != p.layout.dtype || !p.layout.same_shape(copy)) {
+            PyErr_Format(PyExc_ValueError, "%s cannot be laid out as its parameter is", gradient_name(i, k).c_str());
+            throw nb::python_error();
+        }
+        pointers[at] = copy.data;
+        copy.keep(given[at], looked, unlocks);
+        return;
+    }
     if (p.layout.matches(view)) {
         pointers[at] = view.data;
         view.keep(gradient, looked, unlocks);
@@ -150,11 +218,16 @@ void Tensors::look_at_gradient(int i, size_t k, PyObject *gradient, bool unlocks
 bool Tensors::look_once(bool unlocks, bool *ran_code)
 {
     bool moved = false;
-    for (Parameter &p : all) {
+    for (size_t k = 0; k < all.size(); k++) {
+        Parameter &p = all[k];
         View view;
         if (!view.try_open(p.array.ptr(), true))
             view.open(p.array.ptr(), "parameter '" + p.name + "'", true);
         *ran_code = *ran_code || view.ran_code;
+        if (k == 0 || place == View::SOME_CUDA)
+            take_place(view, k);
+        if (view.device != place || view.stream != View::NO_STREAM)
+            check_place(view, "parameter '" + p.name + "'", "all parameters of an optimizer must be on one device");
         if (view.dtype != p.layout.dtype || !p.layout.same_shape(view) || !p.layout.matches(view)) {
             PyErr_Format(PyExc_ValueError,
                          "parameter '%s' was %s of shape %s when the optimizer was made and is now %s of shape %s "
@@ -213,6 +286,9 @@ std::vector<void *> Tensors::outputs(nb::object list, const char *what, bool wri
         }
         View view;
         view.open(array.ptr(), std::string(what) + " of '" + all[k].name + "'", write);
+        view.stream = View::NO_STREAM; /* made or read on that of the coming look, which is not known yet */
+        if (view.device != place)
+            check_place(view, std::string(what) + " of '" + all[k].name + "'", "they must be on one device");
         if (view.dtype != dtype || !l.same_shape(view)) {
             PyErr_Format(view.dtype != dtype ? PyExc_TypeError : PyExc_ValueError,
                          "%s of '%s' is %s of shape %s; %s of shape %s is needed", what, all[k].name.c_str(),

@@ -54,10 +54,29 @@ class Tensors
     {
         return m;
     }
+    /* Where all of them are, as the last look found it: a device of View. */
+    int device() const
+    {
+        return place;
+    }
+    /* They are tensors of PyTorch (the first one is), whose current stream is asked for. */
+    bool of_torch() const
+    {
+        return torch;
+    }
+    /* On CUDA: the stream of the coming look. The last look's, where the parameters themselves say it. */
+    void set_stream(int64_t current)
+    {
+        on_stream = current;
+    }
+    int64_t stream() const
+    {
+        return on_stream;
+    }
     /* For sut_optimizer_config, from the last look; the names stay where they are. */
     std::vector<sut_tensor> descriptions() const;
-    /* The library was told what descriptions() gives, or (false) it may have been told anything. */
-    void told(bool all_of_it);
+    /* The library was told what descriptions() gives. */
+    void told();
 
     /* The gradients of the coming look: a list of n_losses lists with one array (or None) per tensor ... */
     void gather(PyObject *rows);
@@ -66,10 +85,15 @@ class Tensors
 
     /*
      * Look at every parameter, and at the gradients that were gathered. True when a parameter's memory is not what the library
-     * was told, but of the same kind. Anything that does not fit throws. What was looked at stays as it is until release(); with
+     * was told, but of the same kind (all of them may lie on another device). Anything that does not fit throws. What was looked at stays as it is until release(); with
      * `unlocks` even while other threads run.
      */
     bool look(bool unlocks);
+    /* Gives back what was looked at, and keeps what was gathered. */
+    void release_looked()
+    {
+        looked.clear();
+    }
     void release();
 
     /* After look(): n_losses * size() pointers. */
@@ -95,9 +119,15 @@ class Tensors
     bool look_once(bool unlocks, bool *ran_code);
     void look_at_gradient(int i, size_t k, PyObject *gradient, bool unlocks, bool *ran_code);
     std::string gradient_name(int i, size_t k) const;
+    void check_place(const View &view, const std::string &what, const char *needed) const;
+    void take_place(const View &view, size_t k);
+    PyObject *laid_out(int i, size_t k, PyObject *gradient);
 
     std::vector<Parameter> all;
     int m;
+    int place = View::CPU;
+    bool torch = false;
+    int64_t on_stream = 0;
     std::vector<std::string> names_of_losses;
     bool small = false;
     std::vector<PyObject *> given; /* gradients, held in `gathered` */

@@ -1,6 +1,8 @@
 /* See torch_tensor.h. */
 #include "torch_tensor.h"
+#include "device.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
 
 namespace suture_python
@@ -21,14 +23,17 @@ struct shim {
     int (*get_storage_offset)(void *handle, int64_t *out);
     int (*get_dtype)(void *handle, int32_t *out);
     int (*get_device_type)(void *handle, int32_t *out);
+    int (*get_device_index)(void *handle, int32_t *out);
     int (*get_layout)(void *handle, int32_t *out);
     int (*delete_handle)(void *handle);
     /* Types, device and layout in numbers. */
-    int32_t f32, f64, bf16, f16, cpu, strided;
+    int32_t f32, f64, bf16, f16, cpu, cuda, strided;
 };
 
 static shim functions;
 static bool have_functions = false;
+/* Whether they tell the truth about tensors on GPUs: known when the first one was seen, since none is made to find out. */
+static enum { NOT_KNOWN, RIGHT, WRONG } functions_on_cuda = NOT_KNOWN;
 /* torch.empty, with its keyword arguments for f32 and f64. The name of an attribute. */
 static PyObject *empty = nullptr, *kind_f32 = nullptr, *kind_f64 = nullptr, *requires_grad = nullptr;
 /* Where in a tensor's object the pointer to its implementation is, in words. */
@@ -60,6 +65,7 @@ static bool find_functions(shim *s)
            find(library, "aoti_torch_get_storage_offset", &s->get_storage_offset) &&
            find(library, "aoti_torch_get_dtype", &s->get_dtype) &&
            find(library, "aoti_torch_get_device_type", &s->get_device_type) &&
+           find(library, "aoti_torch_get_device_index", &s->get_device_index) &&
            find(library, "aoti_torch_get_layout", &s->get_layout) &&
            find(library, "aoti_torch_delete_tensor_object", &s->delete_handle) &&
            find_value(library, "aoti_torch_dtype_float32", &s->f32) &&
@@ -67,6 +73,7 @@ static bool find_functions(shim *s)
            find_value(library, "aoti_torch_dtype_bfloat16", &s->bf16) &&
            find_value(library, "aoti_torch_dtype_float16", &s->f16) &&
            find_value(library, "aoti_torch_device_type_cpu", &s->cpu) &&
+           find_value(library, "aoti_torch_device_type_cuda", &s->cuda) &&
            find_value(library, "aoti_torch_layout_strided", &s->strided);
 }
 
@@ -103,11 +110,12 @@ static bool check_handle(const nb::object &aoti, const nb::object &tensor)
     for (void *h : {static_cast<void *>(handle), static_cast<void *>(&pointer)}) {
         void *data = nullptr;
         int64_t dims = 0, *sizes = nullptr, *strides = nullptr, bytes = 0, offset = 0;
-        int32_t dtype = -1, device = -1, layout = -1;
+        int32_t dtype = -1, device = -1, index = 99, layout = -1;
         fine = fine && functions.get_data_ptr(h, &data) == 0 && functions.get_dim(h, &dims) == 0 &&
                functions.get_sizes(h, &sizes) == 0 && functions.get_strides(h, &strides) == 0 &&
                functions.get_storage_size(h, &bytes) == 0 && functions.get_storage_offset(h, &offset) == 0 &&
                functions.get_dtype(h, &dtype) == 0 && functions.get_device_type(h, &device) == 0 &&
+               functions.get_device_index(h, &index) == 0 && index <= 0 && /* that of a CPU is none, or 0 */
                functions.get_layout(h, &layout) == 0 && reinterpret_cast<int64_t>(data) == begin && dims == 2 &&
                sizes[0] == 2 && sizes[1] == 5 && strides[0] == 5 && strides[1] == 1 && bytes == 160 && offset == 5 &&
                dtype == functions.f64 && device == functions.cpu && layout == functions.strided;
@@ -176,6 +184,12 @@ bool is_plain_tensor(PyObject *object)
 
 nb::object new_tensor(const View &like)
 {
+    if (like.device != View::CPU) {
+        nb::object shape = nb::steal(PyTuple_New(like.n_dims));
+        for (int k = 0; k < like.n_dims; k++)
+            PyTuple_SetItem(shape.ptr(), k, PyLong_FromLongLong(like.shape[k]));
+        return cuda_function("empty")(shape, dtype_text(like.dtype), like.device);
+    }
     /* The lengths one by one: PyTorch tries several signatures on a tuple, which takes twice as long. */
     nb::object args = nb::steal(PyTuple_New(like.n_dims ? like.n_dims : 1));
     if (like.n_dims == 0)
@@ -219,6 +233,17 @@ static bool check_memory(const View &v, const extent &e)
 
 enum outcome { OPENED, REFUSED, TRY_METHODS };
 
+/* A tensor that is not on the CPU: its device. False: the functions are not to be asked. */
+static bool find_cuda_device(void *pointer, int32_t type, View &v)
+{
+    int32_t index = 0;
+    if (functions_on_cuda == WRONG || type != functions.cuda || functions.get_device_index(&pointer, &index) != 0 ||
+        index < 0)
+        return false;
+    v.device = index;
+    return true;
+}
+
 static outcome open_by_functions(PyObject *tensor, View &v, extent *e)
 {
     void *pointer = implementation(tensor);
@@ -228,7 +253,8 @@ static outcome open_by_functions(PyObject *tensor, View &v, extent *e)
         return TRY_METHODS;
     /* A function that fails prints a line, so the kinds of tensors that have no strides or no memory are sorted out first. */
     if (functions.get_layout(&pointer, &layout) != 0 || layout != functions.strided ||
-        functions.get_device_type(&pointer, &device) != 0 || device != functions.cpu ||
+        functions.get_device_type(&pointer, &device) != 0 ||
+        (device != functions.cpu && !find_cuda_device(pointer, device, v)) ||
         functions.get_dtype(&pointer, &dtype) != 0 || functions.get_dim(&pointer, &dims) != 0 || dims > SUT_MAX_DIMS)
         return TRY_METHODS;
     if (dtype == functions.f32)
@@ -312,10 +338,11 @@ static bool open_by_methods(PyObject *tensor, View &v, extent *e)
     if (layout != "torch.strided")
         return refuse(PyExc_TypeError, "is a tensor of layout %s; torch.strided is needed (to_dense())",
                       layout.c_str());
-    if (device != "cpu")
-        return refuse(PyExc_ValueError,
-                      "is on device %s; this build of suture works in the processor's memory (see suture.diagnose())",
-                      device.c_str());
+    v.device = View::CPU;
+    if (device.rfind("cuda:", 0) == 0)
+        v.device = atoi(device.c_str() + 5);
+    else if (device != "cpu")
+        return refuse(PyExc_ValueError, "is on device %s; cpu and cuda are possible", device.c_str());
     PyObject *n = PyObject_GetAttrString(tensor, "ndim");
     v.n_dims = n ? (int)PyLong_AsLong(n) : 0;
     Py_XDECREF(n);
@@ -357,6 +384,21 @@ static bool refuse_lazy_sign(PyObject *tensor, View &v, const extent &e)
     return negative != 1 || refuse(PyExc_ValueError, "has PyTorch's negative bit set; call resolve_neg() on it");
 }
 
+/* The first tensor on a GPU that the functions opened is compared with what its methods say. */
+static bool check_functions_on_cuda(PyObject *tensor, const View &v, const extent &e)
+{
+    View other;
+    extent f = {};
+    bool same = open_by_methods(tensor, other, &f) && other.data == v.data && other.dtype == v.dtype &&
+                other.device == v.device && other.n_dims == v.n_dims && f.offset == e.offset && f.length == e.length &&
+                f.storage == e.storage;
+    for (int k = 0; same && k < v.n_dims; k++)
+        same = other.shape[k] == v.shape[k] && other.stride[k] == v.stride[k];
+    PyErr_Clear();
+    functions_on_cuda = same ? RIGHT : WRONG;
+    return same;
+}
+
 bool open_torch(PyObject *tensor, View &v)
 {
     /* A type of its own may answer for its methods in Python (__torch_function__) and have other memory than it seems. */
@@ -364,6 +406,11 @@ bool open_torch(PyObject *tensor, View &v)
     extent e = {};
     outcome found = have_functions && plain ? open_by_functions(tensor, v, &e) : TRY_METHODS;
     v.ran_code = found == TRY_METHODS;
+    if (found == OPENED && v.device != View::CPU && functions_on_cuda == NOT_KNOWN) {
+        v.ran_code = true;
+        if (!check_functions_on_cuda(tensor, v, e))
+            found = TRY_METHODS;
+    }
     if (found == TRY_METHODS)
         found = open_by_methods(tensor, v, &e) ? OPENED : REFUSED;
     return found == OPENED && check_memory(v, e) && refuse_lazy_sign(tensor, v, e);

@@ -11,7 +11,8 @@
  * place as the one word of several objects of different kinds that holds what their `_cdata` shows, and compares handles made
  * that way with those that PyTorch itself makes, and what the functions tell of both with what is known. Both are fixed by
  * compilation: what holds for one object of a type holds for all in this process. Where anything is missing or different,
- * tensors are looked at through their methods, which costs some microseconds each. So are all tensors of a type that is not
+ * tensors are looked at through their methods, which costs some microseconds each. Tensors on GPUs go the same two ways; the
+ * first one that is seen is looked at in both, and what the functions say must be what the methods say. So are all tensors of a type that is not
  * exactly torch.Tensor or torch.nn.Parameter, and all that a function refuses.
  */
 #ifndef SUTURE_PYTHON_TORCH_TENSOR_H

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _suture
+from . import _cuda, _suture
 
 _suture.register_numpy(np)
 
@@ -37,6 +37,17 @@ def is_jax(x: Any) -> bool:
     return jax is not None and hasattr(jax, "Array") and isinstance(x, jax.Array)
 
 
+def is_cuda_array(x: Any) -> bool:
+    """In a GPU's memory, and no tensor of PyTorch or array of JAX (CuPy, Numba)."""
+    # Tensors of PyTorch first: those that require grad answer with another error than that they have no such attribute.
+    return not is_torch(x) and not is_jax(x) and hasattr(x, "__cuda_array_interface__")
+
+
+def is_array(x: Any) -> bool:
+    """One array, as opposed to a list of them."""
+    return isinstance(x, np.ndarray) or is_torch(x) or is_jax(x) or is_cuda_array(x)
+
+
 def library(x: Any) -> str:
     """'torch', 'jax' or 'numpy' (which also stands for lists of numbers)."""
     return "torch" if is_torch(x) else "jax" if is_jax(x) else "numpy"
@@ -60,6 +71,10 @@ def plain(name: str, x: Any, kind: str) -> Any:
         if x.requires_grad:
             raise ValueError(f"{name} requires grad; derivatives do not flow through this call: pass {name}.detach()")
         return x
+    if is_cuda_array(x):
+        raise TypeError(
+            f"{name} is of type {type(x).__name__}, in a GPU's memory; pass it as a tensor: torch.as_tensor({name}, device='cuda')"
+        )
     if kind == "numpy" and not isinstance(x, np.ndarray):
         x = numbers(name, x)
         if x.dtype.kind in "iu":
@@ -93,5 +108,9 @@ def compute_like(x: Any) -> Any:
     """An array of the same library that lies in memory as the parameter x does, float64 for float64 and else float32."""
     if is_torch(x):
         torch = torch_module()
+        if x.device.type == "cuda":
+            return _cuda.empty_like(x, "float64" if x.dtype == torch.float64 else "float32")
         return torch.empty_like(x.detach(), dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+    if is_cuda_array(x):
+        return _cuda.empty_like(x, "float64" if x.__cuda_array_interface__["typestr"].endswith("f8") else "float32")
     return np.empty_like(x, dtype=np.float64 if x.dtype == np.float64 else np.float32, order="K", subok=False)

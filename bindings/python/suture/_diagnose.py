@@ -41,8 +41,9 @@ def _torch() -> str:
 
 def diagnose() -> Diagnosis:
     """
-    A dict, printed as a table: versions, the processor's instruction set that is used, OpenBLAS and its kernel, CUDA and
-    the reason why it is not used, the Python packages that Suture works with and what to do about missing ones.
+    A dict, printed as a table: versions, the processor's instruction set that is used, OpenBLAS and its kernel, the CUDA
+    back end with driver and device, or the reason why it is not used, the Python packages that Suture works with and what to
+    do about missing ones.
 
     >>> print(suture.diagnose())                                                            # doctest: +SKIP
     """
@@ -56,9 +57,7 @@ def diagnose() -> Diagnosis:
             "processors": c["processors"],
             "instruction set": c["instruction_set"],
             "OpenBLAS": f"{c['blas']}{kernel}, {c['blas_integer_bits']}-bit integers",
-            # The C library can use it; this package looks at arrays in the processor's memory.
-            "CUDA": "not used: arrays of this package are in the processor's memory"
-            + ("" if c["cuda"] else f"; and the library finds: {c['cuda_reason']}"),
+            "CUDA": c["cuda_found"] if c["cuda"] else f"not used: {c['cuda_reason']}",
             "numpy": _framework("numpy", "everything"),
             "torch": _torch(),
             "jax": _framework("jax", "suture.jax"),

@@ -8,7 +8,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from . import _suture
+from . import _cuda, _suture
 from ._arrays import common_library, library, numbers, plain, rows, torch_module
 
 
@@ -26,7 +26,8 @@ def _gram(gram: Any, kind: str) -> np.ndarray:
         torch = torch_module()
         if not gram.is_floating_point():
             raise TypeError(f"gram has elements of type {gram.dtype}; a floating type is needed")
-        K = gram.detach().to(device="cpu", dtype=torch.float64).numpy()
+        on_host = _cuda.to_host(gram) if gram.device.type == "cuda" else gram.detach()
+        K = on_host.to(device="cpu", dtype=torch.float64).numpy()
     else:
         given = np.asarray(gram) if kind == "jax" else numbers("gram", gram)
         if given.dtype.kind not in "iu" and not np.can_cast(given.dtype, np.float64):  # bfloat16 of JAX can be
@@ -161,7 +162,9 @@ def weights(
         found = _suture.combine(rows(G, kind), method, losses, options, False, seed, counter, threads, True, True)
     w = np.array(found.weights)
     if kind == "torch":
-        return torch_module().from_numpy(w)
+        like = gram if G is None else G[0] if isinstance(G, (list, tuple)) else G
+        made = torch_module().from_numpy(w)
+        return _cuda.to_device(made, like) if like.device.type == "cuda" else made
     if kind == "jax":
         import jax.numpy as jnp
 

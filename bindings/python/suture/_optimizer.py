@@ -1,4 +1,4 @@
-"""The stateful optimizer for arrays of NumPy and PyTorch, in place."""
+"""The stateful optimizer for arrays of NumPy and PyTorch, and others in a GPU's memory, in place."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from . import _suture
-from ._arrays import compute_like, is_jax, is_torch, torch_module
+from . import _cuda, _suture
+from ._arrays import compute_like, is_array, is_cuda_array, is_jax, is_torch, torch_module
 from ._state import has_master, slots
 
 
@@ -47,7 +47,7 @@ def named_tensors(params: Any, what: str = "params") -> list[tuple[str | None, A
     'param.<index>' when the optimizer is made."""
     if isinstance(params, Mapping):
         return list(params.items())
-    if isinstance(params, np.ndarray) or is_torch(params) or is_jax(params):
+    if is_array(params):
         return [(None, params)]
     entries = entries_of(params, what)
     return [(e[0], e[1]) if isinstance(e, tuple) and len(e) == 2 and isinstance(e[0], str) else (None, e) for e in entries]
@@ -57,8 +57,9 @@ class Optimizer:
     """
     One object for a whole conflict-free step: gradients of every loss in, updated parameters out.
 
-    :param params: arrays that are updated in place, float32, float64, float16 or bfloat16, of NumPy or PyTorch (CPU): one
-        array, a list, a dict or pairs (name, array), or a list of groups, each a dict with ``params`` and hyper-parameters
+    :param params: arrays that are updated in place, float32, float64, float16 or bfloat16, of NumPy or PyTorch, or with
+        ``__cuda_array_interface__`` (CuPy, Numba); all in the processor's memory or all on one CUDA device: one array, a
+        list, a dict or pairs (name, array), or a list of groups, each a dict with ``params`` and hyper-parameters
         of its own. They must lie in memory without gaps; any order of the axes is fine.
     :param method: "sgd", "rmsprop", "adagrad", "adam", "adamw", "nadam", "radam" or "lion".
     :param n_losses: m, the number of losses, 1 to 64.
@@ -142,9 +143,9 @@ class Optimizer:
 
     @staticmethod
     def _groups(params: Any) -> Sequence[Mapping[str, Any]]:
-        if isinstance(params, Mapping) and "params" in params and not hasattr(params["params"], "dtype"):
+        if isinstance(params, Mapping) and "params" in params and not is_array(params["params"]):
             return [params]  # one group; a dict of arrays may have one that is called params
-        if not isinstance(params, Mapping) and not isinstance(params, np.ndarray) and not is_torch(params) and not is_jax(params):
+        if not isinstance(params, Mapping) and not is_array(params):
             params = entries = entries_of(params, "params")
             if entries and all(isinstance(entry, Mapping) for entry in entries):
                 return entries
@@ -157,10 +158,10 @@ class Optimizer:
         if is_torch(tensor):
             if tensor.requires_grad and not tensor.is_leaf:
                 raise ValueError(f"parameter '{name}' is not a leaf: it is computed from others and requires grad")
-        elif not isinstance(tensor, np.ndarray):
+        elif not isinstance(tensor, np.ndarray) and not is_cuda_array(tensor):
             raise TypeError(
-                f"parameter '{name}' is of type {type(tensor).__name__}; an array of NumPy or a tensor of PyTorch, "
-                "which can be changed in place, is needed"
+                f"parameter '{name}' is of type {type(tensor).__name__}; an array of NumPy, a tensor of PyTorch or an array "
+                "with __cuda_array_interface__, which can be changed in place, is needed"
             )
 
     # -- steps --
@@ -177,7 +178,7 @@ class Optimizer:
     def _is_row(grads: Any) -> bool:
         """One loss: the list of its gradients may stand alone."""
         if isinstance(grads, (list, tuple)):
-            return all(g is None or hasattr(g, "dtype") for g in grads)
+            return all(g is None or _is_one(g) for g in grads)
         return False
 
     def _row(self, i: int, row: Any, n: int) -> list[Any]:
@@ -186,9 +187,9 @@ class Optimizer:
             if unknown:
                 raise KeyError(f"gradients of loss {i}: there is no parameter {unknown[0]!r}")
             return [row.get(name) for name in self._names]
-        if n == 1 and (row is None or hasattr(row, "dtype")):
+        if n == 1 and (row is None or _is_one(row)):
             return [row]
-        if hasattr(row, "dtype"):
+        if _is_one(row):
             raise TypeError(f"gradients of loss {i}: one array, but there are {n} tensors; a list of arrays is needed")
         if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
             raise TypeError(f"gradients of loss {i} are of type {type(row).__name__}; a list with one array per tensor is needed")
@@ -202,7 +203,8 @@ class Optimizer:
             a missing name means absent, which is not the same as zero. With one tensor each row may be the array itself,
             with one loss the row may stand alone.
         :param losses: m values, for methods that need them.
-        :param report: False: none is made, which saves time with one loss.
+        :param report: False: none is made, which saves time with one loss. On a GPU the step is then queued and not waited
+            for: what only the gradients can show (NaN) is raised by :meth:`synchronize`.
         :return: a :class:`Report`.
 
         What is refused (:class:`NotFiniteError`, wrong shape, type, device) leaves parameters, state and step count exactly
@@ -249,7 +251,7 @@ class Optimizer:
         :param p: None: the projection of u (u itself without alignment). Else a list with one array per tensor, which is
             applied instead, whatever it does to the losses; None in it stands for u.
         """
-        if p is not None and (hasattr(p, "dtype") or not isinstance(p, Iterable)):
+        if p is not None and (_is_one(p) or not isinstance(p, Iterable)):
             raise TypeError(f"p is of type {type(p).__name__}; a list with one array per tensor is needed")
         return self._core.apply(self._rows(grads), None if p is None else list(p), report)
 
@@ -303,6 +305,11 @@ class Optimizer:
         """Alignment on ("gua") or off ("none"), and the strengths of realignment."""
         self._core.set_align(align, rho_m, rho_v)
 
+    def synchronize(self) -> None:
+        """Wait for steps that a GPU has queued (``report=False`` does not wait). The first of them that was refused, which
+        left everything as it was, raises its exception here. On the CPU there is nothing to wait for."""
+        self._core.synchronize()
+
     def parameters_changed(self) -> None:
         """Take over float16 and bfloat16 parameters that were written from outside."""
         self._core.parameters_changed()
@@ -310,12 +317,23 @@ class Optimizer:
     # -- state --
 
     def state(self, tensor: str | int) -> dict[str, Any]:
-        """The optimizer's memory of one tensor: views that may be written to between steps, and its count of steps."""
+        """
+        The optimizer's memory of one tensor: views that may be written to between steps, and its count of steps. On a GPU
+        the views are tensors for tensors of PyTorch, and objects with ``__cuda_array_interface__`` for others
+        (``cupy.asarray(view)`` does not copy).
+        """
         if isinstance(tensor, str) and tensor not in self._names:
             raise KeyError(f"there is no parameter {tensor!r}")
         k = self._names.index(tensor) if isinstance(tensor, str) else tensor
         step = self._core.tensor_steps(k)  # refuses what is no index
-        return {"step": step, **{name: self._core.state(name, k) for name in slots(self._core, self._tensors[k][1])}}
+        tensor = self._tensors[k][1]
+        return {"step": step, **{name: self._shown(name, k, tensor) for name in slots(self._core, tensor)}}
+
+    def _shown(self, slot: str, k: int, tensor: Any) -> Any:
+        memory, device = self._core.state(slot, k), self._core.device
+        if device is not None and isinstance(memory, _suture.DeviceArray) and is_torch(tensor):
+            return _cuda.show(memory, device)
+        return memory
 
     def save(self, path: str | os.PathLike[str], *, include_parameters: bool = True) -> None:
         """
@@ -344,7 +362,7 @@ class Optimizer:
 
     def __reduce__(self) -> Any:
         """Copies and pickles hold the parameters and the state, and go on with the same bits."""
-        masters = {k: self._core.state("master", k).copy() for k, (_, t, _) in enumerate(self._tensors) if has_master(t)}
+        masters = {k: self._core.read_state("master", k) for k, (_, t, _) in enumerate(self._tensors) if has_master(t)}
         return _rebuild, (self._tensors, self._config, self._core.to_bytes(False), masters)
 
     def __repr__(self) -> str:
@@ -353,6 +371,11 @@ class Optimizer:
             f"suture.Optimizer({c['method']}, {len(self._names)} tensors, {c['n_losses']} losses, "
             f"surgery {c['surgery']}, align {c['align']}, step {self.steps})"
         )
+
+
+def _is_one(x: Any) -> bool:
+    """An array, of whatever library, and not a list of them."""
+    return hasattr(x, "dtype") or hasattr(x, "__cuda_array_interface__")
 
 
 def _path(path: str | os.PathLike[str]) -> bytes:
@@ -382,7 +405,7 @@ def _rebuild(
     )
     opt._core.from_bytes(state, False, True)
     for k, master in masters.items():
-        opt._core.state("master", k)[...] = master
+        opt._core.write_state("master", k, master)
     if masters:
         opt._core.parameters_changed()
     return opt

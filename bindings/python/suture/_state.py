@@ -67,7 +67,9 @@ def graft(template: bytes, tensors: Mapping[str, np.ndarray], texts: Mapping[str
 
 def has_master(tensor: Any) -> bool:
     """The optimizer steps a float32 copy of it."""
-    return str(tensor.dtype).endswith("float16")
+    if hasattr(tensor, "dtype"):
+        return str(tensor.dtype).endswith("float16")
+    return bool(tensor.__cuda_array_interface__["typestr"].endswith("f2"))
 
 
 def slots(core: Any, tensor: Any) -> list[str]:

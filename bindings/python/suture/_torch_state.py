@@ -9,21 +9,21 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 import torch
 
-from . import _state, _suture
+from . import _cuda, _state, _suture
 
 #: Slots that hold squares.
 _NOT_NEGATIVE = ("v", "vmax")
 
 
 def pack(core: Any, tensors: Sequence[torch.Tensor]) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
-    """Copies of each tensor's state, and of what belongs to the whole optimizer."""
+    """Copies of each tensor's state, in the processor's memory, and of what belongs to the whole optimizer."""
     arrays, texts = _state.read(core.to_bytes(False))
     state: dict[int, dict[str, Any]] = {}
     for k, p in enumerate(tensors):
         entry: dict[str, Any] = {"step": core.tensor_steps(k)}
         for slot in _state.slots(core, p):
             # In the order of the indices, whatever the parameter's order in memory.
-            entry[slot] = torch.from_numpy(core.state(slot, k).copy(order="C"))
+            entry[slot] = torch.from_numpy(core.read_state(slot, k).copy(order="C"))
         state[k] = entry
     whole = {
         "method": texts["suture.method"],
@@ -92,6 +92,8 @@ def _array(value: Any, slot: str, whose: str, shape: tuple[int, ...]) -> np.ndar
         raise TypeError(f"'{slot}' of {whose} has elements of type {tensor.dtype}; a floating type is needed")
     if tuple(tensor.shape) != shape:
         raise _suture.MismatchError(f"'{slot}' of {whose} has shape {tuple(tensor.shape)}, {shape} is needed")
+    if tensor.device.type == "cuda":
+        tensor = _cuda.to_host(tensor)
     array = tensor.detach().to(device="cpu", dtype=torch.float64).numpy()
     bad = ~np.isfinite(array) if slot not in _NOT_NEGATIVE else ~(np.isfinite(array) & (array >= 0))
     if bad.any():
@@ -113,7 +115,7 @@ def restore(
     """Give a new core this state; parameters without an entry begin anew, unless it has to be complete."""
     arrays: dict[str, np.ndarray] = {}
     counts: list[int] = []
-    given: list[tuple[np.ndarray, np.ndarray]] = []
+    given: list[tuple[str, int, np.ndarray]] = []
     for k, (name, p, _) in enumerate(tensors):
         whose = f"parameter {k} ('{name}')"
         if k not in state:
@@ -133,7 +135,10 @@ def restore(
         arrays[f"suture.state.step.{name}"] = np.asarray(counts[-1], dtype=np.int64)
         for slot in slots:
             memory = core.state(slot, k)
-            given.append((memory, _array(entry[slot], slot, whose, memory.shape)))
+            value = _array(entry[slot], slot, whose, tuple(memory.shape)).astype(memory.dtype)
+            if slot == "mu_prod":  # on a GPU the device keeps it, and is told when a state is loaded
+                arrays[f"suture.state.mu_prod.{name}"] = value.reshape(())
+            given.append((slot, k, value))
     texts: dict[str, str] = {}
     if whole is not None:
         texts = {key: text for key, text in whole["texts"].items() if key in _state.COUNTS}
@@ -143,7 +148,7 @@ def restore(
     # No tensor made more steps than the whole: entries that were assigned to a young optimizer make it older.
     texts["suture.steps"] = str(max([int(texts.get("suture.steps", 0)), *counts]))
     core.from_bytes(_state.graft(core.to_bytes(False), arrays, texts), False, False)
-    for memory, value in given:
-        memory[...] = value
+    for slot, k, value in given:
+        core.write_state(slot, k, value)
     if any(_state.has_master(p) for _, p, _ in tensors):
         core.parameters_changed()  # a master copy that the parameter is not the rounding of is none

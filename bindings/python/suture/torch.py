@@ -19,7 +19,7 @@ from torch.optim.optimizer import (
     _global_optimizer_pre_hooks,
 )
 
-from . import _state, _suture, _torch_state
+from . import _cuda, _state, _suture, _torch_state
 from ._arrays import torch_module
 from ._optimizer import entries_of, hyper_names, split_options
 from ._shown import Shown
@@ -35,7 +35,7 @@ class Optimizer(torch.optim.Optimizer):
     ``zero_grad``, closures and hooks work as with every optimizer of PyTorch.
 
     :param params: as for every optimizer of PyTorch: tensors, groups, or ``model.named_parameters()``. float32, float64,
-        float16 or bfloat16, on the CPU.
+        float16 or bfloat16, on the CPU or all on one CUDA device, where steps are queued on PyTorch's current stream.
     :param method: "sgd", "rmsprop", "adagrad", "adam", "adamw", "nadam", "radam" or "lion".
     :param surgery, align, options: as in :class:`suture.Optimizer`. Hyper-parameters are named as in PyTorch (``lr``,
         ``betas``, ``eps``, ``weight_decay``, ...) and can differ between groups; all others belong to the whole optimizer.
@@ -89,6 +89,7 @@ class Optimizer(torch.optim.Optimizer):
         self._state: Any = Shown()
         self._forget()
         self._report: _suture.Report | None = None
+        self._needs_losses = True  # until a core says otherwise
 
     def _forget(self) -> None:
         self._core: Any = None
@@ -151,6 +152,7 @@ class Optimizer(torch.optim.Optimizer):
     def _use(self, core: _suture.Optimizer) -> None:
         tensors = [p for _, p, _ in self._tensors()]
         self._core, self._built = core, tensors
+        self._needs_losses = core.needs_losses
         self._low = [p for p in tensors if _state.has_master(p) and not p.is_inference()]
         self._versions = [p._version for p in self._low]
         self._show_state()
@@ -169,10 +171,17 @@ class Optimizer(torch.optim.Optimizer):
         if not isinstance(self._state, Shown):
             self._state = Shown()
         self._generation = self._core.generation
-        slots = {p: _state.slots(self._core, p) for p in self._built}
         self._state.show(
-            {p: {name: torch.from_numpy(self._core.state(name, k)) for name in slots[p]} for k, p in enumerate(self._built)}
+            {p: {name: self._shown(name, k) for name in _state.slots(self._core, p)} for k, p in enumerate(self._built)}
         )
+
+    def _shown(self, slot: str, k: int) -> torch.Tensor:
+        """A part of the state as a tensor over the optimizer's own memory."""
+        memory = self._core.state(slot, k)
+        shown: torch.Tensor = (
+            _cuda.show(memory, self._core.device) if isinstance(memory, _suture.DeviceArray) else torch.from_numpy(memory)
+        )
+        return shown
 
     def _take_over_edits(self) -> None:
         """``self.state`` was edited or assigned: what it holds now is the state."""
@@ -225,6 +234,15 @@ class Optimizer(torch.optim.Optimizer):
             self._versions = [p._version for p in self._low]
         if self._core.generation != self._generation:  # memory of parameters moved
             self._show_state()
+
+    def synchronize(self) -> None:
+        """
+        Wait for steps that a GPU has queued. A step without a report does not wait; one that was refused (NaN in a gradient)
+        left everything as it was, and the first of those raises its exception here. On the CPU there is nothing to wait for.
+        """
+        with _Inside(self._turn):
+            if self._core is not None:
+                self._core.synchronize()
 
     def parameters_changed(self) -> None:
         """
@@ -287,6 +305,7 @@ class Optimizer(torch.optim.Optimizer):
 
         :param losses: scalars that require grad, one per loss.
         :param retain_graph: keep the graph after the last backward pass.
+        :param report: False: none is made. On a GPU the step is then queued and not waited for (:meth:`synchronize`).
         """
         if isinstance(losses, torch.Tensor) or not isinstance(losses, Iterable):
             raise TypeError(f"losses is of type {type(losses).__name__}; a list with one tensor per loss is needed")
@@ -296,7 +315,6 @@ class Optimizer(torch.optim.Optimizer):
             raise ValueError(f"{len(losses)} losses were given, but loss_names has {len(names)}")
         if not 1 <= len(losses) <= _suture.max_losses:
             raise _suture.OutOfRangeError(f"{len(losses)} losses were given; possible are 1 to {_suture.max_losses}")
-        values = []
         for i, loss in enumerate(losses):
             which = f"loss '{names[i]}'" if names else f"loss {i}"
             if not isinstance(loss, torch.Tensor):
@@ -307,7 +325,6 @@ class Optimizer(torch.optim.Optimizer):
                 raise TypeError(f"{which} is complex")
             if not loss.requires_grad:
                 raise ValueError(f"{which} does not depend on anything that requires grad")
-            values.append(float(loss.detach()))
         params = [p for group in self.param_groups for p in group["params"]]
         wanted = [p for p in params if p.requires_grad]
         if not wanted:
@@ -320,7 +337,17 @@ class Optimizer(torch.optim.Optimizer):
                 found = iter(grads)
                 grads = [next(found) if p.requires_grad else None for p in params]
             rows.append(grads)
-        return self.step_grads(rows, values, report=report)
+        return self.step_grads(rows, self._values(losses), report=report)
+
+    def _values(self, losses: Sequence[torch.Tensor]) -> list[float] | None:
+        """The losses as numbers. Those on a GPU would have to be waited for, and are left there when the surgery does not
+        need them."""
+        if all(loss.device.type == "cpu" for loss in losses):
+            return [float(loss.detach()) for loss in losses]
+        if not self._needs_losses:
+            return None
+        host = [_cuda.to_host(loss) if loss.device.type == "cuda" else loss.detach() for loss in losses]
+        return [float(loss) for loss in host]
 
     def step_grads(
         self,

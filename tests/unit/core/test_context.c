@@ -103,6 +103,14 @@ static void defaults(void **state)
         assert_int_equal(sut_context_isa(ctx), report.best_isa);
     assert_int_equal(sut_context_threads(ctx), report.processors);
     assert_string_equal(sut_context_last_error(ctx), "");
+    double here[2] = {0, 0};
+    const double there[2] = {1, 2};
+    assert_int_equal(sut_context_set_stream(ctx, &report), SUT_OK); /* there are none on the CPU */
+    assert_int_equal(sut_context_upload(ctx, here, there, sizeof here), SUT_OK);
+    assert_memory_equal(here, there, sizeof here);
+    here[0] = 0;
+    assert_int_equal(sut_context_download(ctx, here, there, sizeof here), SUT_OK);
+    assert_memory_equal(here, there, sizeof here);
     sut_context_destroy(ctx);
 
     sut_context_config config;

@@ -222,6 +222,13 @@ static void context(void **state)
     assert_int_equal(sut_context_threads(NULL), 0);
     assert_string_equal(sut_context_last_error(NULL), "");
     assert_int_equal(sut_capabilities(NULL), INVALID);
+    assert_int_equal(sut_context_set_stream(NULL, NULL), INVALID);
+    char byte = 7, other = 8;
+    assert_int_equal(sut_context_upload(NULL, &byte, &other, 1), INVALID);
+    assert_int_equal(sut_context_download(ctx, NULL, &other, 1), INVALID);
+    assert_int_equal(sut_context_upload(ctx, &byte, NULL, 1), INVALID);
+    assert_int_equal(sut_context_upload(ctx, NULL, NULL, 0), SUT_OK);
+    assert_int_equal(byte, 7);
     sut_capability_report report;
     for (int k = 0; k < 5; k++) {
         report.struct_size = sizes[k] == sizeof c + 1 ? sizeof report + 1 : sizes[k];
