@@ -607,8 +607,8 @@ void few_processors()
     for (int m : {2, 6}) {
         sut_optimizer_config c = config_of(SUT_OPTIMIZER_ADAM, m, SUT_SURGERY_SUM, true);
         c.conflict_cos_tol = 0;
-        run_steps({{9000, SUT_DTYPE_F32}, {300, SUT_DTYPE_F64}}, c, 3, 1e-4, 0, "few processors");
-        run_steps({{9000, SUT_DTYPE_F64}}, c, 3, 1e-6, 1e-5, "few processors, nearly opposed");
+        run_steps({{5000, SUT_DTYPE_F32}, {300, SUT_DTYPE_F64}}, c, 2, 1e-4, 0, "few processors");
+        run_steps({{5000, SUT_DTYPE_F64}}, c, 2, 1e-6, 1e-5, "few processors, nearly opposed");
         /* Large rows, whose largest elements are looked for. */
         c.surgery.method = SUT_SURGERY_CONFIG;
         c.align = SUT_ALIGN_NONE;
@@ -729,12 +729,12 @@ void local_arrays()
         std::vector<double> preference((size_t)SUT_MAX_LOSSES, 0.5);
         if (method == SUT_SURGERY_FIXED)
             c.surgery.preference = preference.data();
-        run_steps({{200, SUT_DTYPE_F64}}, c, 2, 1e-8, 0, sut_surgery_method_name((sut_surgery_method)method));
+        run_steps({{70, SUT_DTYPE_F64}}, c, 2, 1e-8, 0, sut_surgery_method_name((sut_surgery_method)method));
     }
     /* Neighbouring rows are nearly opposed: the triangle, and multipliers from it. */
     sut_optimizer_config c = config_of(SUT_OPTIMIZER_ADAM, SUT_MAX_LOSSES, SUT_SURGERY_SUM, true);
     c.conflict_cos_tol = 0;
-    run_steps({{200, SUT_DTYPE_F64}}, c, 2, 1e-4, 1e-7, "64 losses, opposed to 1e-7");
+    run_steps({{70, SUT_DTYPE_F64}}, c, 2, 1e-4, 1e-7, "64 losses, opposed to 1e-7");
     const long limit = 16384;
     std::printf("drive: local arrays take %ld bytes of %ld\n", exec::arrays_in_use, limit);
     CHECK(exec::arrays_in_use > 0 && exec::arrays_in_use <= limit, "%ld bytes of local arrays", exec::arrays_in_use);
@@ -812,6 +812,9 @@ void a_graph()
 /* "short": what a tool that slows everything down can finish. */
 int main(int argc, char **argv)
 {
+#ifdef SUT_EXEC
+    exec::watch_every = 16; /* locking takes longer than a small kernel */
+#endif
     const bool all = argc < 2 || std::strcmp(argv[1], "short") != 0;
     refused_steps();
     late_refusals();

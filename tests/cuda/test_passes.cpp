@@ -254,7 +254,7 @@ void most_losses()
     const std::vector<setting> settings = all_settings();
     for (const sut_dtype dtype : {SUT_DTYPE_F32, SUT_DTYPE_F64}) {
         twin_shape shape;
-        shape.lengths = {300, 33};
+        shape.lengths = {70, 3};
         shape.dtypes = {dtype, dtype};
         shape.m = SUT_MAX_LOSSES;
         twin problem(shape, 3);
@@ -286,9 +286,11 @@ void triangles()
         twin_shape s = shape_of(shape % n_shapes);
         if (shape >= n_shapes) { /* several slices, many rows */
             s = twin_shape();
-            s.lengths = {9000, 40, 3000};
+            s.lengths = {5000, 40, 2000};
             s.dtypes = {SUT_DTYPE_F32, SUT_DTYPE_F64, SUT_DTYPE_F32};
             s.m = shape == n_shapes ? 2 : shape == n_shapes + 1 ? 9 : SUT_MAX_LOSSES;
+            if (s.m == SUT_MAX_LOSSES)
+                s.lengths = {1100, 40, 30};
         }
         twin problem(s, 5);
         const int m = problem.m, cols = m + 1;
@@ -365,7 +367,7 @@ void determinism()
     shape.dtypes = {SUT_DTYPE_F32, SUT_DTYPE_F32, SUT_DTYPE_F64};
     for (const int m : {3, 6}) {
         /* With few rows more slices than a warp has lanes. */
-        shape.lengths = {m == 3 ? 70000 : 5000, 33, 9001};
+        shape.lengths = {m == 3 ? 34000 : 5000, 33, 9001};
         shape.m = m;
         twin problem(shape, 3);
         std::vector<double> first_K, first_sums;
