@@ -146,7 +146,7 @@ def test_the_extra_peers_is_what_the_tests_install():
 
     script = (ROOT / "tests" / "python.sh").read_text()
     installed = names(re.search(r"for peer in (.*?); do", script).group(1).replace('"', "").split())
-    extra = re.search(r"^peers = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M).group(1)
+    extra = re.search(r"^peers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M).group(1)
     assert names(re.findall(r'"(.*?)"', extra)) == installed | {"pytest"}
 
 
