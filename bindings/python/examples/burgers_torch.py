@@ -90,6 +90,8 @@ def main():
     parser.add_argument("--plot", help="write a picture of the conflict rates (needs matplotlib)")
     parser.add_argument("--csv", help="write every figure of every aligned step")
     args = parser.parse_args()
+    if args.steps < 1 or args.points < 4:
+        parser.error("--steps must be at least 1 and --points at least 4")
     runs = {}
     for name, align in (("without alignment", "none"), ("aligned", "gua")):
         print(name)

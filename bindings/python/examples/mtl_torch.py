@@ -52,6 +52,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
     steps = parser.parse_args().steps
+    if steps < 1:
+        parser.error("--steps must be at least 1")
     print(f"{'':<22}   sine  mixed  product   steps that hurt a task")
     for name, settings in (
         ("sum of the losses", {}),

@@ -32,6 +32,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=300)
     steps = parser.parse_args().steps
+    if steps < 1:
+        parser.error("--steps must be at least 1")
     for name, settings in (
         ("plain Adam", {}),
         ("ConFIG", {"surgery": "config"}),

@@ -94,16 +94,39 @@ nb::object new_ndarray(const View &like)
     return nb::handle(empty)(shape, dtype_text(like.dtype));
 }
 
+/* As PyObject_GetBuffer(). NumPy gives no buffer of types that are not its own: an array of the bfloat16 that ml_dtypes adds
+ * (JAX's) is looked at as one of integers. */
+static bool get_buffer(PyObject *array, Py_buffer *buffer, int flags, bool *is_bfloat16)
+{
+    *is_bfloat16 = false;
+    if (PyObject_GetBuffer(array, buffer, flags) == 0)
+        return true;
+    if (Py_TYPE(array) != ndarray_type)
+        return false;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *const integers =
+        attribute_text(array, "dtype") == "bfloat16" ? PyObject_CallMethod(array, "view", "s", "uint16") : nullptr;
+    *is_bfloat16 = integers && PyObject_GetBuffer(integers, buffer, flags) == 0;
+    Py_XDECREF(integers);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    if (*is_bfloat16)
+        PyErr_Clear();
+    return *is_bfloat16;
+}
+
 bool View::open_buffer(PyObject *array, bool write)
 {
-    if (PyObject_GetBuffer(array, &buffer, (write ? PyBUF_WRITABLE : 0) | PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+    bool is_bfloat16;
+    if (!get_buffer(array, &buffer, (write ? PyBUF_WRITABLE : 0) | PyBUF_STRIDES | PyBUF_FORMAT, &is_bfloat16)) {
         PyErr_Clear();
         if (!PyObject_CheckBuffer(array) && has_cuda_interface(array))
             return open_cuda_array(array, *this, write);
         if (!PyObject_CheckBuffer(array))
             return refuse(PyExc_TypeError, "is of type %s; an array of NumPy or a tensor of PyTorch is needed",
                           attribute_text(reinterpret_cast<PyObject *>(Py_TYPE(array)), "__name__").c_str());
-        if (write && PyObject_GetBuffer(array, &buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0) {
+        if (write && get_buffer(array, &buffer, PyBUF_STRIDES | PyBUF_FORMAT, &is_bfloat16)) {
             PyBuffer_Release(&buffer);
             return refuse(PyExc_ValueError, "is read-only");
         }
@@ -111,11 +134,13 @@ bool View::open_buffer(PyObject *array, bool write)
         return refuse_dtype(array, wide_only);
     }
     held = true;
-    ran_code = Py_TYPE(array) != ndarray_type;
+    ran_code = Py_TYPE(array) != ndarray_type || is_bfloat16;
     const char *format = buffer.format ? buffer.format : "B";
     if (*format == '=' || *format == '@' || *format == '<') /* little-endian, as all processors that are built for */
         format++;
-    if (!strcmp(format, "f"))
+    if (is_bfloat16)
+        dtype = SUT_DTYPE_BF16;
+    else if (!strcmp(format, "f"))
         dtype = SUT_DTYPE_F32;
     else if (!strcmp(format, "d"))
         dtype = SUT_DTYPE_F64;

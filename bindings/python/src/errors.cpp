@@ -1,6 +1,7 @@
 /* See errors.h. One row per status; a test holds the table against the enum. */
 #include "errors.h"
 
+#include <cctype>
 #include <string>
 
 namespace nb = nanobind;
@@ -44,8 +45,10 @@ void add_exceptions(nb::module_ &module)
     /* The module's own name: stubs are made from it as a module that stands alone. */
     const nb::str own(nb::object(module.attr("__name__")));
     const std::string prefix = std::string(own.c_str()) + ".";
-    PyObject *base =
-        PyErr_NewExceptionWithDoc((prefix + "Error").c_str(), "What every exception of Suture is.", nullptr, nullptr);
+    nb::dict none;
+    none["status"] = -1; /* that each class has its own is known to type checkers */
+    PyObject *base = PyErr_NewExceptionWithDoc((prefix + "Error").c_str(), "What every exception of Suture is.",
+                                               nullptr, none.ptr());
     if (!base)
         throw nb::python_error();
     module.attr("Error") = nb::handle(base);
@@ -69,10 +72,22 @@ void raise(sut_status status, const char *text)
     throw nb::python_error();
 }
 
+/* The library's text as its caller in Python knows the thing: what is NULL there was None. */
+static std::string in_python(const char *text)
+{
+    std::string result = text ? text : "";
+    for (size_t at = 0; (at = result.find(" NULL", at)) != std::string::npos; at += 5) {
+        const char after = at + 5 < result.size() ? result[at + 5] : '\0';
+        if (!isalnum((unsigned char)after) && after != '_')
+            result.replace(at, 5, " None");
+    }
+    return result;
+}
+
 void check(sut_status status, const sut_context *ctx)
 {
     if (status != SUT_OK)
-        raise(status, sut_context_last_error(ctx));
+        raise(status, in_python(sut_context_last_error(ctx)).c_str());
 }
 
 } // namespace suture_python

@@ -36,10 +36,12 @@ class Optimizer
         context->open(settings, whose());
         for (nb::handle entry : groups) {
             sut_hyper h;
+            refuse_whole(nb::cast<nb::dict>(entry), (int)hyper.size());
             check(sut_hyper_init(&h, method), context->ctx);
             read_hyper(nb::cast<nb::dict>(entry), method, &h, context->ctx);
             hyper.push_back(h);
             remembered.emplace_back();
+            sizes.push_back((Py_ssize_t)nb::len(entry));
         }
         sut_optimizer_config_init(&config, method);
         sut_surgery_config_init(&config.surgery, surgery_method(surgery));
@@ -172,6 +174,11 @@ class Optimizer
 
     void set_group(int k, nb::dict group)
     {
+        const Py_ssize_t size = PyDict_Size(group.ptr());
+        if (size != sizes[(size_t)k]) {
+            refuse_whole(group, k);
+            sizes[(size_t)k] = size;
+        }
         if (!remember(k, group))
             return;
         std::lock_guard<Gate> lock(gate);
@@ -728,6 +735,7 @@ class Optimizer
     bool waits = false; /* see Call */
     std::vector<nb::str> keys;
     std::vector<std::vector<nb::object>> remembered; /* values of the groups, by key */
+    std::vector<Py_ssize_t> sizes;                   /* numbers of their keys: new ones are looked at */
     nb::object bump, bumped;
 };
 

@@ -142,8 +142,36 @@ static void read_order(nb::handle given, int m, std::vector<int> *order)
         raise(SUT_ERROR_INVALID_ARGUMENT, "order must have one row per loss, each a permutation of all losses");
 }
 
+static bool is_read(sut_surgery_method method, const char *name)
+{
+    sut_parameter_info info;
+    for (int k = 0; sut_surgery_option(method, k, &info) == SUT_OK; k++)
+        if (!strcmp(info.name, name))
+            return true;
+    return false;
+}
+
+/* An option that config->method does not read would be without effect. */
+static void refuse_foreign(const char *name, sut_surgery_method method)
+{
+    std::string owners;
+    for (int k = 0; k < SUT_SURGERY_COUNT; k++)
+        if (is_read((sut_surgery_method)k, name))
+            owners += std::string(owners.empty() ? "" : ", ") + sut_surgery_method_name((sut_surgery_method)k);
+    PyErr_Format(PyExc_TypeError, "%s has no option '%s', which belongs to %s", sut_surgery_method_name(method), name,
+                 owners.c_str());
+    throw nb::python_error();
+}
+
 bool take_surgery(const char *name, nb::handle value, int m, sut_surgery_config *config, SurgeryArrays *arrays)
 {
+    bool is_known = !strcmp(name, "preference") || !strcmp(name, "order");
+    for (const option &o : surgery_options)
+        is_known = is_known || !strcmp(o.name, name);
+    if (!is_known)
+        return false;
+    if (!value.is_none() && !is_read(config->method, name))
+        refuse_foreign(name, config->method);
     if (!strcmp(name, "preference")) {
         arrays->preference = numbers("preference", value, m);
         config->preference = arrays->preference.empty() ? nullptr : arrays->preference.data();
@@ -153,7 +181,7 @@ bool take_surgery(const char *name, nb::handle value, int m, sut_surgery_config 
             read_order(value, m, &arrays->order);
         config->order = arrays->order.empty() ? nullptr : arrays->order.data();
     } else {
-        return take(surgery_options, name, value, config);
+        (void)take(surgery_options, name, value, config);
     }
     return true;
 }
@@ -261,6 +289,11 @@ void read_hyper(nb::dict group, sut_optimizer_method method, sut_hyper *hyper, c
     sut_parameter_info info;
     for (int k = 0; sut_optimizer_parameter(method, k, &info) == SUT_OK; k++) {
         if (!strcmp(info.name, "beta1") && group.contains("betas")) {
+            for (const char *single : {"beta1", "beta2"})
+                if (group.contains(single))
+                    raise(SUT_ERROR_INVALID_ARGUMENT,
+                          (std::string("a group has '") + single + "' beside 'betas', which holds both; set betas")
+                              .c_str());
             nb::object betas = group["betas"];
             const bool list = PySequence_Check(betas.ptr()) && !PyUnicode_Check(betas.ptr());
             if (!list || nb::len(betas) != 2) {
@@ -273,6 +306,28 @@ void read_hyper(nb::dict group, sut_optimizer_method method, sut_hyper *hyper, c
         }
         if (group.contains(info.name))
             set_hyper(hyper, method, info.name, nb::object(group[info.name]), info.is_flag != 0);
+    }
+}
+
+/* Keywords of the constructors, which groups cannot have either. */
+static const char *const keywords[] = {"method", "n_losses", "surgery", "loss_names", "threads", "seed", "isa"};
+
+void refuse_whole(nb::dict group, int index)
+{
+    for (auto [key, value] : group) {
+        (void)value;
+        const char *const name = option_name(key);
+        bool belongs = !strcmp(name, "preference") || !strcmp(name, "order") || !strcmp(name, "schedule");
+        for (const option &o : surgery_options)
+            belongs = belongs || !strcmp(name, o.name);
+        for (const option &o : optimizer_options)
+            belongs = belongs || !strcmp(name, o.name);
+        for (const char *keyword : keywords)
+            belongs = belongs || !strcmp(name, keyword);
+        if (!belongs)
+            continue;
+        PyErr_Format(PyExc_TypeError, "group %d: '%s' belongs to the whole optimizer, not to a group", index, name);
+        throw nb::python_error();
     }
 }
 

@@ -229,12 +229,19 @@ bool Tensors::look_once(bool unlocks, bool *ran_code)
         if (view.device != place || view.stream != View::NO_STREAM)
             check_place(view, "parameter '" + p.name + "'", "all parameters of an optimizer must be on one device");
         if (view.dtype != p.layout.dtype || !p.layout.same_shape(view) || !p.layout.matches(view)) {
-            PyErr_Format(PyExc_ValueError,
-                         "parameter '%s' was %s of shape %s when the optimizer was made and is now %s of shape %s "
-                         "or lies differently in memory; make a new optimizer",
-                         p.name.c_str(), dtype_text(p.layout.dtype),
-                         shape_text(p.layout.n_dims, p.layout.shape).c_str(), dtype_text(view.dtype),
-                         shape_text(view.n_dims, view.shape).c_str());
+            if (view.dtype == p.layout.dtype && p.layout.same_shape(view))
+                PyErr_Format(
+                    PyExc_ValueError,
+                    "parameter '%s' lies otherwise in memory than when the optimizer was made (its memory format "
+                    "or strides were changed); change it back, or make a new optimizer",
+                    p.name.c_str());
+            else
+                PyErr_Format(PyExc_ValueError,
+                             "parameter '%s' was %s of shape %s when the optimizer was made and is now %s of shape %s; "
+                             "make a new optimizer",
+                             p.name.c_str(), dtype_text(p.layout.dtype),
+                             shape_text(p.layout.n_dims, p.layout.shape).c_str(), dtype_text(view.dtype),
+                             shape_text(view.n_dims, view.shape).c_str());
             throw nb::python_error();
         }
         p.data = view.count ? view.data : nullptr;

@@ -67,12 +67,10 @@ __all__ = [
     "conflict",
     "diagnose",
     "exceptions",
-    "jax",
     "max_losses",
     "optimizer_methods",
     "project",
     "surgery_methods",
-    "torch",
     "weights",
 ]
 
@@ -102,5 +100,8 @@ def __getattr__(name: str) -> _Any:
     if name in ("torch", "jax"):
         import importlib
 
-        return importlib.import_module(f".{name}", __name__)
+        try:
+            return importlib.import_module(f".{name}", __name__)
+        except ImportError as error:  # hasattr() is to be answered, and the reason told
+            raise AttributeError(f"module 'suture' has no attribute '{name}' here: {error}") from error
     raise AttributeError(f"module 'suture' has no attribute {name!r}")

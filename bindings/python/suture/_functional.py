@@ -20,7 +20,12 @@ def _named_rows(G: Any) -> list[tuple[str, Any]]:
     return [("G", G)]
 
 
-def _gram(gram: Any, kind: str) -> np.ndarray:
+def check_gram_shape(shape: Sequence[int]) -> None:
+    if len(shape) != 2 or shape[0] != shape[1] or not 1 <= shape[0] <= _suture.max_losses:
+        raise ValueError(f"gram has shape {tuple(shape)}; (m, m) is needed, m from 1 to {_suture.max_losses}")
+
+
+def gram_matrix(gram: Any, kind: str) -> np.ndarray:
     """A Gram matrix as float64, or a refusal."""
     if kind == "torch":
         torch = torch_module()
@@ -35,8 +40,13 @@ def _gram(gram: Any, kind: str) -> np.ndarray:
         if given.dtype.kind == "b":
             raise TypeError("gram has elements of type bool; a floating type is needed")
         K = given.astype(np.float64)
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or not 1 <= len(K) <= _suture.max_losses:
-        raise ValueError(f"gram has shape {K.shape}; (m, m) is needed, m from 1 to {_suture.max_losses}")
+    check_gram_shape(K.shape)
+    with np.errstate(all="ignore"):  # sums of what is near the largest number
+        _check_gram(K)
+    return np.ascontiguousarray(K)
+
+
+def _check_gram(K: np.ndarray) -> None:
     # Relative to the norms of the rows. Dot products summed in float32 are off by some 1e-7 times the square root of their
     # length: 1e-4 for a million elements.
     d = np.sqrt(np.abs(np.diag(K)))
@@ -45,7 +55,7 @@ def _gram(gram: Any, kind: str) -> np.ndarray:
         i, j = divmod(int(np.argmax(np.abs(K - K.T) - 1e-4 * scale)), len(K))
         if abs(K[i, j] - K[j, i]) > 1e-4 * scale[i, j]:
             raise ValueError(f"gram is not symmetric: gram[{i}][{j}] is {K[i, j]:.6g}, gram[{j}][{i}] is {K[j, i]:.6g}")
-        C = np.divide((K + K.T) / 2, scale, out=np.zeros_like(K), where=scale > 0)
+        C = np.divide(K / 2 + K.T / 2, scale, out=np.zeros_like(K), where=scale > 0)
         if (scale == 0).any() and np.abs(K[scale == 0]).max() > 0:
             i, j = divmod(int(np.flatnonzero((scale == 0) & (K != 0))[0]), len(K))
             raise ValueError(f"gram is no Gram matrix: gram[{i}][{j}] is {K[i, j]:.6g}, but one of the two rows has norm 0")
@@ -55,7 +65,6 @@ def _gram(gram: Any, kind: str) -> np.ndarray:
                 "gram is no Gram matrix: it has a negative eigenvalue "
                 f"({lowest:.3g} when scaled to a unit diagonal), so no vectors have these products"
             )
-    return np.ascontiguousarray(K)
 
 
 def project(
@@ -152,7 +161,11 @@ def weights(
         raise TypeError("weights() needs either G or gram" + (", not both" if gram is not None else ""))
     if gram is not None:
         kind = library(gram)
-        found = _suture.weights(_gram(gram, kind), method, losses, options, seed, counter)
+        if kind == "jax":
+            from .jax import weights as jax_weights
+
+            return jax_weights(None, method, losses, gram=gram, seed=seed, counter=counter, threads=threads, **options)
+        found = _suture.weights(gram_matrix(gram, kind), method, losses, options, seed, counter)
     else:
         kind = common_library(_named_rows(G))
         if kind == "jax":
@@ -165,10 +178,6 @@ def weights(
         like = gram if G is None else G[0] if isinstance(G, (list, tuple)) else G
         made = torch_module().from_numpy(w)
         return _cuda.to_device(made, like) if like.device.type == "cuda" else made
-    if kind == "jax":
-        import jax.numpy as jnp
-
-        return jnp.asarray(w)
     return w
 
 

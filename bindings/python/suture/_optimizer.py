@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from typing import Any, Iterable, Mapping, Sequence
 
@@ -32,6 +33,40 @@ def split_options(method: str, given: Mapping[str, Any]) -> tuple[dict[str, Any]
     known = hyper_names(method)
     hyper = {k: v for k, v in given.items() if k in known or (k == "betas" and "beta1" in known)}
     return hyper, {k: v for k, v in given.items() if k not in hyper}
+
+
+def fold_betas(hyper: dict[str, Any], default: Sequence[Any]) -> None:
+    """``beta1`` and ``beta2`` of a method that has them become ``betas``: a setting has one name, so that one that is changed later
+    has no rival."""
+    if "beta1" not in hyper and "beta2" not in hyper and "betas" not in hyper:
+        return
+    betas = hyper.get("betas", default)
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        kind = ValueError if isinstance(betas, (tuple, list)) else TypeError
+        raise kind(f"betas is {betas!r:.80}; a pair of numbers is needed")
+    if "beta1" in hyper or "beta2" in hyper:
+        hyper["betas"] = (hyper.pop("beta1", betas[0]), hyper.pop("beta2", betas[1]))
+
+
+def _rate(value: Any) -> float | None:
+    """What can be a rate, as a number."""
+    try:
+        rate = None if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    return rate if rate is not None and 0 < rate < math.inf else None
+
+
+def settle_rates(hyper: dict[str, Any], rest: dict[str, Any], default: float) -> None:
+    """With a schedule a group's rate is lr s(t) / peak. Where one of lr and peak was not given it is the other: the rate that the
+    user wrote is the one that is used."""
+    schedule = rest.get("schedule")
+    if not isinstance(schedule, dict):
+        return
+    if "lr" not in hyper and _rate(schedule.get("peak")) is not None:
+        hyper["lr"] = schedule["peak"]
+    if "peak" not in schedule and _rate(hyper.get("lr", default)) is not None:
+        rest["schedule"] = {**schedule, "peak": _rate(hyper.get("lr", default))}
 
 
 def entries_of(params: Any, what: str) -> list[Any]:
@@ -70,8 +105,8 @@ class Optimizer:
     :param seed: for methods that draw (``pcgrad``).
     :param options: hyper-parameters of the method (``lr=1e-3, betas=(0.9, 0.99)``), options of the surgery
         (``cagrad_c=0.4``), of the step (``metric``, ``rho_m``, ``rho_v``, ``conflict_cos_tol``, ``clip_norm``, ``maximize``,
-        ``strict``, ``check``, ...), and ``schedule={"kind": "cosine", "peak": 1e-3, "total": 10000, "warmup": 100}``; their
-        meaning, defaults and ranges are those of the C library. An unknown name is refused.
+        ``strict``, ``check``, ...), and ``schedule={"kind": "cosine", "peak": 1e-3, "total": 10000, "warmup": 100}`` (of ``lr``
+        and ``peak`` the one that is not given is the other); their meaning, defaults and ranges are those of the C library. An unknown name is refused.
 
     Steps of two optimizers run side by side in two threads; one optimizer serves its callers in turn. The parameters are
     kept alive; gradients are looked at for the length of a call, never written to, and copied only where they lie in memory
@@ -93,6 +128,11 @@ class Optimizer:
         **options: Any,
     ) -> None:
         hyper, rest = split_options(method, options)
+        names = hyper_names(method)
+        settle_rates(hyper, rest, names["lr"])
+        default = [names.get("beta1"), names.get("beta2")]
+        if "beta1" in names:
+            fold_betas(hyper, default)
         groups = self._groups(params)
         tensors: list[Any] = []
         settings = []
@@ -101,6 +141,8 @@ class Optimizer:
             unknown = [key for key in own if key not in split_options(method, own)[0]]
             if unknown:
                 raise TypeError(f"group {k}: '{unknown[0]}' is no hyper-parameter of {method}")
+            if "beta1" in names:
+                fold_betas(own, hyper.get("betas", default))
             settings.append({**hyper, **own})
             if "params" not in group:
                 raise ValueError(f"group {k} has no 'params'")
@@ -156,6 +198,11 @@ class Optimizer:
         if is_jax(tensor):
             raise TypeError(f"parameter '{name}' is an array of JAX, which cannot be changed in place; use suture.jax")
         if is_torch(tensor):
+            if isinstance(tensor, torch_module().nn.parameter.UninitializedParameter):
+                raise ValueError(
+                    f"parameter '{name}' has no shape yet, as it is one of a lazy module; call the model once on an input "
+                    "before the optimizer is made"
+                )
             if tensor.requires_grad and not tensor.is_leaf:
                 raise ValueError(f"parameter '{name}' is not a leaf: it is computed from others and requires grad")
         elif not isinstance(tensor, np.ndarray) and not is_cuda_array(tensor):
@@ -168,7 +215,7 @@ class Optimizer:
 
     def _rows(self, grads: Any) -> list[list[Any]]:
         m, n = self._core.n_losses, len(self._names)
-        if isinstance(grads, Mapping) or (m == 1 and self._is_row(grads)):
+        if isinstance(grads, Mapping) or (m == 1 and (self._is_row(grads) or self._is_gradient(grads))):
             grads = [grads]
         if isinstance(grads, (str, bytes)) or not isinstance(grads, Iterable):
             raise TypeError(f"gradients are of type {type(grads).__name__}; a list with those of each of {m} losses is needed")
@@ -180,6 +227,12 @@ class Optimizer:
         if isinstance(grads, (list, tuple)):
             return all(g is None or _is_one(g) for g in grads)
         return False
+
+    def _is_gradient(self, grads: Any) -> bool:
+        """One loss and one tensor: its gradient may stand alone. Not the array with one row per loss, which has an axis more."""
+        if len(self._names) != 1 or not hasattr(grads, "dtype") or not hasattr(grads, "shape"):
+            return False
+        return len(grads.shape) != 1 + len(self._tensors[0][1].shape)
 
     def _row(self, i: int, row: Any, n: int) -> list[Any]:
         if isinstance(row, Mapping):
@@ -201,7 +254,7 @@ class Optimizer:
 
         :param grads: a list with the gradients of each loss: a list with one array per tensor, or a dict by name; None or
             a missing name means absent, which is not the same as zero. With one tensor each row may be the array itself,
-            with one loss the row may stand alone.
+            with one loss the row may stand alone, with both the array.
         :param losses: m values, for methods that need them.
         :param report: False: none is made, which saves time with one loss. On a GPU the step is then queued and not waited
             for: what only the gradients can show (NaN) is raised by :meth:`synchronize`.
@@ -299,7 +352,11 @@ class Optimizer:
             hint = f"; did you mean '{near[0]}'?" if near else ""
             raise TypeError(f"{method} has no hyper-parameter '{next(iter(unknown))}'{hint}")
         for k in range(len(self._config["groups"])) if group is None else [group]:
-            self._core.set_group(k, {**self._core.group(k), **known})
+            now = self._core.group(k)
+            if "beta1" in now:
+                now["betas"] = (now.pop("beta1"), now.pop("beta2"))
+                fold_betas(known, now["betas"])
+            self._core.set_group(k, {**now, **known})
 
     def set_align(self, align: str, rho_m: float = 0.1, rho_v: float = 0.03) -> None:
         """Alignment on ("gua") or off ("none"), and the strengths of realignment."""

@@ -74,6 +74,11 @@ def check_dict(
     return state, others, whole
 
 
+def plain(value: Any) -> Any:
+    """The array of NumPy that a tensor on the CPU is; what is no tensor as it is."""
+    return value.detach().numpy() if isinstance(value, torch.Tensor) else value
+
+
 def _count(value: Any, whose: str) -> int:
     try:
         number = float(value)
@@ -84,10 +89,15 @@ def _count(value: Any, whose: str) -> int:
     raise _suture.MismatchError(f"'step' of {whose} is {value!r:.80}; a count of steps is needed")
 
 
+def _tensor(value: torch.Tensor | np.ndarray) -> torch.Tensor:
+    """A tensor where the value is: as_tensor() would bring it to the device of a torch.device(...) context or the default one."""
+    return value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
+
+
 def _array(value: Any, slot: str, whose: str, shape: tuple[int, ...]) -> np.ndarray:
     if not isinstance(value, (torch.Tensor, np.ndarray)):
         raise TypeError(f"'{slot}' of {whose} is of type {type(value).__name__}; a tensor is needed")
-    tensor = torch.as_tensor(value)
+    tensor = _tensor(value)
     if not tensor.is_floating_point():
         raise TypeError(f"'{slot}' of {whose} has elements of type {tensor.dtype}; a floating type is needed")
     if tuple(tensor.shape) != shape:
@@ -143,7 +153,7 @@ def restore(
     if whole is not None:
         texts = {key: text for key, text in whole["texts"].items() if key in _state.COUNTS}
         if operator.index(whole["n_losses"]) == core.n_losses:
-            arrays["suture.surgery.kept_weights"] = torch.as_tensor(whole["kept_weights"]).cpu().numpy()
+            arrays["suture.surgery.kept_weights"] = _tensor(whole["kept_weights"]).cpu().numpy()
             texts = dict(whole["texts"])
     # No tensor made more steps than the whole: entries that were assigned to a young optimizer make it older.
     texts["suture.steps"] = str(max([int(texts.get("suture.steps", 0)), *counts]))

@@ -21,6 +21,7 @@ import numpy as np
 
 from . import _functional, _suture
 from ._optimizer import Optimizer as _HostOptimizer
+from ._optimizer import hyper_names, split_options
 
 __all__ = ["State", "combine", "conflict", "optimizer", "project", "weights"]
 
@@ -165,12 +166,39 @@ def combine(
 
 
 def weights(
-    G: Any, method: str, losses: Any = None, *, seed: int = 0, counter: Any = 0, threads: int = 0, **options: Any
+    G: Any = None,
+    method: str | None = None,
+    losses: Any = None,
+    *,
+    gram: Any = None,
+    seed: int = 0,
+    counter: Any = 0,
+    threads: int = 0,
+    **options: Any,
 ) -> jax.Array:
-    """The weights alone."""
-    found = combine(G, method, losses, report=True, seed=seed, counter=counter, threads=threads, **options)
-    figures: dict[str, jax.Array] = found[1]
-    return figures["weights"]
+    """As :func:`suture.weights`: the weights alone, of G or of its Gram matrix."""
+    if method is None:
+        raise TypeError("weights() needs a method: weights(G, 'config') or weights(gram=K, method='config')")
+    if (G is None) == (gram is None):
+        raise TypeError("weights() needs either G or gram" + (", not both" if gram is not None else ""))
+    if gram is None:
+        found = combine(G, method, losses, report=True, seed=seed, counter=counter, threads=threads, **options)
+        figures: dict[str, jax.Array] = found[1]
+        return figures["weights"]
+    gram = jnp.asarray(gram)
+    m = gram.shape[0] if gram.ndim == 2 else 0
+    _functional.check_gram_shape(gram.shape)
+    if not jnp.issubdtype(gram.dtype, jnp.floating) and not jnp.issubdtype(gram.dtype, jnp.integer):
+        raise TypeError(f"gram has elements of type {gram.dtype}; a floating type is needed")
+    shape = _Shape((m,), _real())
+
+    def host(gram: Any, losses: Any, counter: Any) -> Any:
+        K = _functional.gram_matrix(np.asarray(gram), "jax")
+        given = None if losses is None else np.asarray(losses)
+        return np.asarray(_suture.weights(K, method, given, options, seed, np.asarray(counter)).weights, dtype=shape.dtype)
+
+    result: jax.Array = _call(host, shape, gram, _losses(losses, m), jnp.asarray(counter))
+    return result
 
 
 def conflict(G: Any, v: Any = None, *, threads: int = 0) -> dict[str, jax.Array]:
@@ -210,6 +238,7 @@ class _Worker:
     def __init__(self, names: list[str], structs: list[Any], settings: dict[str, Any]) -> None:
         self.params = [np.zeros(s.shape, s.dtype) for s in structs]
         self.opt = _HostOptimizer(list(zip(names, self.params)), **settings)
+        self.hyper = self.opt.group()
         self.last = self.opt.to_bytes(include_parameters=False)
         self.initial = self.last
         # Counts in the header grow by some digits.
@@ -221,25 +250,52 @@ class _Worker:
         out[: len(data)] = np.frombuffer(data, np.uint8)
         return out
 
-    def step(self, data: np.ndarray, size: Any, params: Any, rows: Any, losses: Any, lr: Any) -> Any:
+    def step(self, data: np.ndarray, size: Any, params: Any, rows: Any, losses: Any, hyper: Any) -> Any:
         with self.lock:
             given = np.asarray(data)[: int(size)].tobytes()
             for mine, theirs in zip(self.params, params):
                 np.copyto(mine, theirs)
             if given != self.last:
-                self.opt.from_bytes(given, include_parameters=False)
+                # Settings are those of the optimizer, as with optax, whatever they were when the state was made.
+                self.opt.from_bytes(given, include_parameters=False, restore_settings=False)
                 self.last = given
             given_losses = None if losses is None else [float(x) for x in np.asarray(losses)]
             try:
-                if lr is not None:
-                    self.opt.lr = float(lr)
+                self.opt.set(**self.hyper)
+                self.opt.set(**{name: np.asarray(x).item() for name, x in hyper.items()})
                 self.opt.step([[np.asarray(g) for g in row] for row in rows], given_losses, report=False)
             except Exception:
-                self.last = b""  # the rate, for one, is no longer that of the state: load it before the next step
+                self.last = b""  # load the state before the next step
                 raise
             updates = [mine - np.asarray(theirs) for mine, theirs in zip(self.params, params)]
             self.last = self.opt.to_bytes(include_parameters=False)
             return updates, self.pad(self.last), np.int32(len(self.last))
+
+
+def _take_arrays(method: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Hyper-parameters that are arrays of JAX, taken out of the settings: each update brings them along."""
+    hyper = split_options(method, settings)[0]
+    betas = hyper.get("betas")
+    if isinstance(betas, (tuple, list)) and len(betas) == 2 and any(isinstance(x, jax.Array) for x in betas):
+        del settings["betas"]
+        settings.setdefault("beta1", betas[0])
+        settings.setdefault("beta2", betas[1])
+    arrays = {}
+    for name in hyper_names(method):
+        x = settings.get(name)
+        if not isinstance(x, jax.Array):
+            continue
+        if x.size != 1:
+            raise ValueError(f"{name} has shape {x.shape}; one number is needed")
+        if x.dtype == bool:
+            if isinstance(x, jax.core.Tracer):
+                raise TypeError(f"{name} is traced; True or False is needed (static_args of optax.inject_hyperparams)")
+            settings[name] = x.item()
+            continue
+        arrays[name] = settings.pop(name).reshape(())
+        if name == "momentum":
+            settings[name] = 0.5  # a value of its own comes with each update; here it makes that there is a momentum
+    return arrays
 
 
 def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> Any:
@@ -247,13 +303,17 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
     The whole step as a pair (init, update), an ``optax.GradientTransformationExtraArgs`` where optax is installed.
 
     ``init(params)`` gives the state, ``update(grads, state, params, losses=None, lr=None)`` the updates to add to the
-    parameters, and the new state. ``grads`` is a list with one tree like ``params`` per loss (with one loss the tree itself);
+    parameters, and the new state. An ``lr`` that is given here is that of this update alone; settings are no part of the
+    state. ``grads`` is a list with one tree like ``params`` per loss (with one loss the tree itself);
     float32 and float64. The state is as large as the moments; each call copies it and the parameters once.
 
-    :param settings: as for :class:`suture.Optimizer`.
+    :param settings: as for :class:`suture.Optimizer`. Hyper-parameters may be arrays, traced ones too, as those that
+        ``optax.inject_hyperparams`` gives.
     """
+    arrays = _take_arrays(method, settings)
     settings = {"method": method, "n_losses": n_losses, **settings}
-    _HostOptimizer(np.zeros(1), **settings)  # so that every mistake is found now
+    known = {name: x.item() for name, x in arrays.items() if not isinstance(x, jax.core.Tracer)}
+    _HostOptimizer(np.zeros(1), **settings).set(**known)  # so that every mistake is found now
     workers: dict[Any, _Worker] = {}
     guard = threading.Lock()
 
@@ -293,8 +353,8 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
                                     f"{g.shape}, the parameter {p.dtype} of shape {p.shape}")
             rows.append(row)
         shapes = ([_struct(x) for x in leaves], _struct(state.data), _struct(state.size))
-        lr = None if lr is None else jnp.asarray(lr)
-        updates, data, size = _call(w.step, shapes, state.data, state.size, leaves, rows, _losses(losses, n_losses), lr)
+        given = arrays if lr is None else {**arrays, "lr": jnp.asarray(lr)}
+        updates, data, size = _call(w.step, shapes, state.data, state.size, leaves, rows, _losses(losses, n_losses), given)
         return jax.tree_util.tree_unflatten(tree, updates), State(data, size)
 
     try:

@@ -10,10 +10,11 @@ The optimizer of PyTorch training loops. Three lines change:
 from __future__ import annotations
 
 import copy
-import itertools
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence, TypeVar, cast
 
 import torch
+from torch.compiler import is_compiling
+from torch.nn.parameter import UninitializedParameter
 from torch.optim.optimizer import (
     _global_optimizer_post_hooks,
     _global_optimizer_pre_hooks,
@@ -21,12 +22,36 @@ from torch.optim.optimizer import (
 
 from . import _cuda, _state, _suture, _torch_state
 from ._arrays import torch_module
-from ._optimizer import entries_of, hyper_names, split_options
+from ._optimizer import entries_of, fold_betas, hyper_names, settle_rates, split_options
 from ._shown import Shown
 
 __all__ = ["Optimizer"]
 
+#: Options with an entry per loss.
+_PER_LOSS = ("preference", "order")
+
 _increment_version = getattr(torch._C, "_increment_version", None)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _not_compiled(function: _F) -> _F:
+    """torch.compile calls it as it is, as it does with PyTorch's own optimizers: a break of the graph."""
+    disable = getattr(torch, "_disable_dynamo", None)
+    return function if disable is None else cast(_F, disable(function))
+
+
+#: What compiles functions that are called, None when nothing does.
+_compiler: Callable[[], Any] = getattr(
+    getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "get_eval_frame_callback", lambda: None
+)
+
+
+@_not_compiled
+def _called(opt: Optimizer, step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A step in a function that is compiled. Steps ask whether they are in one, traced (``is_compiling()``) or between two
+    graphs (``_compiler()``): a tenth of the microsecond that wrapping each of them would take."""
+    return opt._hooked(step, (opt, *args), kwargs)
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -39,7 +64,8 @@ class Optimizer(torch.optim.Optimizer):
     :param method: "sgd", "rmsprop", "adagrad", "adam", "adamw", "nadam", "radam" or "lion".
     :param surgery, align, options: as in :class:`suture.Optimizer`. Hyper-parameters are named as in PyTorch (``lr``,
         ``betas``, ``eps``, ``weight_decay``, ...) and can differ between groups; all others belong to the whole optimizer.
-    :param loss_names: names for error texts; fixes the number of losses.
+    :param loss_names: names for error texts; fixes the number of losses, as do options with an entry per loss
+        (``preference``, ``order``).
 
     ``step()`` takes one loss: the gradients in ``.grad``. ``step_losses([...])`` takes several and does the backward passes.
     The number of losses may change from step to step; the moments are carried over, which costs a copy of the state.
@@ -61,13 +87,13 @@ class Optimizer(torch.optim.Optimizer):
         hyper, rest = split_options(method, options)
         defaults = hyper_names(method)
         if "beta1" in defaults:
-            betas = hyper.pop("betas", (defaults["beta1"], defaults["beta2"]))
-            if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-                kind = ValueError if isinstance(betas, (tuple, list)) else TypeError
-                raise kind(f"betas is {betas!r:.80}; a pair of numbers is needed")
-            defaults["betas"] = (hyper.pop("beta1", betas[0]), hyper.pop("beta2", betas[1]))
-            del defaults["beta1"], defaults["beta2"]
+            defaults["betas"] = (defaults.pop("beta1"), defaults.pop("beta2"))
+            fold_betas(hyper, defaults["betas"])
+        settle_rates(hyper, rest, defaults["lr"])
         defaults.update(hyper)
+        for name in _PER_LOSS:
+            if isinstance(rest.get(name), Iterable) and not isinstance(rest[name], (str, bytes)):
+                rest[name] = list(rest[name])
         torch_module()
         self._config: dict[str, Any] = {
             "method": method,
@@ -79,12 +105,18 @@ class Optimizer(torch.optim.Optimizer):
             "options": {**rest, "align": align},
         }
         self._begin_empty()
+        self._whole = False
         super().__init__(params if isinstance(params, torch.Tensor) else entries_of(params, "params"), defaults)
-        self._build(1 if loss_names is None else len(loss_names))  # so that every mistake is found now
-        if loss_names is None:
+        self._whole = True
+        self._build(self._first_count())  # so that every mistake is found now
+        if not self._counts:
             self._forget()
 
     def _begin_empty(self) -> None:
+        per_loss = {"loss_names": self._config["loss_names"], **self._config["options"]}
+        #: Settings with an entry per loss, and their lengths.
+        self._counts = {name: len(per_loss[name]) for name in ("loss_names", *_PER_LOSS) if hasattr(per_loss.get(name), "__len__")}
+        self._whole = True  # all groups are there
         self._turn = _suture.Turn()  # what several calls of the core do together, one thread at a time
         self._state: Any = Shown()
         self._forget()
@@ -117,6 +149,19 @@ class Optimizer(torch.optim.Optimizer):
 
     # -- the core --
 
+    def _first_count(self) -> int:
+        """Losses of a core that is made before a step tells their number."""
+        return next(iter(self._counts.values()), 1)
+
+    def _check_count(self, n_losses: int, caller: str = "") -> None:
+        """No step for another number of losses than settings are for. Names alone do not forbid step(), which has one."""
+        for name, count in self._counts.items():
+            if n_losses == count or (name == "loss_names" and n_losses == 1 and not caller):
+                continue
+            given = "1 loss was" if n_losses == 1 else f"{n_losses} losses were"
+            hint = "" if caller or n_losses > 1 else "; step() takes one loss, step_losses() several"
+            raise _suture.InvalidArgumentError(f"{given} given, but {name} has {count}{hint}")
+
     def _tensors(self) -> list[tuple[str, torch.Tensor, int]]:
         tensors, index = [], 0
         for k, group in enumerate(self.param_groups):
@@ -130,6 +175,11 @@ class Optimizer(torch.optim.Optimizer):
         """A new core for the groups as they are."""
         c, tensors = self._config, self._tensors()
         for name, p, _ in tensors:
+            if isinstance(p, UninitializedParameter):
+                raise ValueError(
+                    f"parameter '{name}' has no shape yet, as it is one of a lazy module; call the model once on an input "
+                    "before the optimizer is made"
+                )
             if p.requires_grad and not p.is_leaf:
                 raise ValueError(f"parameter '{name}' is not a leaf tensor any more")
         core = _suture.Optimizer(
@@ -200,7 +250,7 @@ class Optimizer(torch.optim.Optimizer):
                 self._state = Shown()
             self._forget()
             return
-        core = self._make(1 if self._core is None else self._core.n_losses)
+        core = self._make(self._first_count() if self._core is None else self._core.n_losses)
         entries: dict[int, dict[str, Any]] = {}
         whole = None
         if self._core is not None:
@@ -222,6 +272,7 @@ class Optimizer(torch.optim.Optimizer):
             self._take_over_edits()
         core: _suture.Optimizer = self._core
         if core is None or not core.follow(self.param_groups, n_losses):
+            self._check_count(n_losses)
             self._build(n_losses)
             core = self._core
         if self._low and self._versions != [p._version for p in self._low]:
@@ -235,6 +286,7 @@ class Optimizer(torch.optim.Optimizer):
         if self._core.generation != self._generation:  # memory of parameters moved
             self._show_state()
 
+    @_not_compiled
     def synchronize(self) -> None:
         """
         Wait for steps that a GPU has queued. A step without a report does not wait; one that was refused (NaN in a gradient)
@@ -244,6 +296,7 @@ class Optimizer(torch.optim.Optimizer):
             if self._core is not None:
                 self._core.synchronize()
 
+    @_not_compiled
     def parameters_changed(self) -> None:
         """
         Take over float16 and bfloat16 parameters that were written from outside: the optimizer steps float32 copies of them.
@@ -264,9 +317,13 @@ class Optimizer(torch.optim.Optimizer):
         :param closure: computes the loss again and does the backward pass.
         :return: what the closure returned.
         """
-        hooked = self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks
-        if hooked:
-            self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, closure)
+        if is_compiling() or _compiler():
+            return _called(self, Optimizer._step, *(() if closure is None else (closure,)))
+        if self._has_hooks():
+            return self._hooked(Optimizer._step, (self,) if closure is None else (self, closure), {})
+        return self._step(closure)
+
+    def _step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             if not callable(closure):
@@ -280,21 +337,40 @@ class Optimizer(torch.optim.Optimizer):
             self._seen()
         finally:
             turn.leave()
-        if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
-            self._hooks(self._optimizer_step_post_hooks, _global_optimizer_post_hooks, closure)
         return loss
 
     # PyTorch wraps step() of every subclass to run hooks and to mark the step for its profiler, which costs more than a
-    # small step itself. The hooks are run above.
+    # small step itself. The hooks are run by _hooked().
     step.hooked = True  # type: ignore[attr-defined]
 
     #: Whether step() keeps a report, too. Costs one more pass over the gradients.
     keep_reports = False
 
-    def _hooks(self, first: Mapping[int, Callable[..., Any]], then: Mapping[int, Callable[..., Any]], closure: Any) -> None:
-        args = () if closure is None else (closure,)
-        for hook in itertools.chain(list(first.values()), list(then.values())):
-            hook(self, args, {})
+    def _has_hooks(self) -> bool:
+        return bool(
+            self._optimizer_step_pre_hooks
+            or _global_optimizer_pre_hooks
+            or self._optimizer_step_post_hooks
+            or _global_optimizer_post_hooks
+        )
+
+    def _hooked(self, step: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``step(*args, **kwargs)`` with hooks around it as PyTorch runs them: those before it may replace the arguments, of
+        which the optimizer is the first."""
+        for before in [*_global_optimizer_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:
+            changed: Any = before(self, args, kwargs)
+            if changed is None:
+                continue
+            if not isinstance(changed, tuple) or len(changed) != 2:
+                raise RuntimeError(
+                    f"a hook before {step.__name__.lstrip('_')}() returned {changed!r:.80}; it must return None or a tuple of "
+                    "(new_args, new_kwargs)"
+                )
+            args, kwargs = changed
+        result = step(*args, **kwargs)
+        for after in [*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()]:
+            after(self, args, kwargs)
+        return result
 
     def step_losses(
         self, losses: Sequence[torch.Tensor], *, retain_graph: bool = False, report: bool = True
@@ -307,12 +383,21 @@ class Optimizer(torch.optim.Optimizer):
         :param retain_graph: keep the graph after the last backward pass.
         :param report: False: none is made. On a GPU the step is then queued and not waited for (:meth:`synchronize`).
         """
+        settings = {"retain_graph": retain_graph, "report": report}
+        if is_compiling() or _compiler():
+            return cast("_suture.Report | None", _called(self, Optimizer._step_losses, losses, **settings))
+        if self._has_hooks():
+            return cast("_suture.Report | None", self._hooked(Optimizer._step_losses, (self, losses), settings))
+        return self._step_losses(losses, **settings)
+
+    def _step_losses(
+        self, losses: Sequence[torch.Tensor], *, retain_graph: bool = False, report: bool = True
+    ) -> _suture.Report | None:
         if isinstance(losses, torch.Tensor) or not isinstance(losses, Iterable):
             raise TypeError(f"losses is of type {type(losses).__name__}; a list with one tensor per loss is needed")
         losses = list(losses)
         names = self._config["loss_names"]
-        if names is not None and len(losses) != len(names):
-            raise ValueError(f"{len(losses)} losses were given, but loss_names has {len(names)}")
+        self._check_count(len(losses), "step_losses")
         if not 1 <= len(losses) <= _suture.max_losses:
             raise _suture.OutOfRangeError(f"{len(losses)} losses were given; possible are 1 to {_suture.max_losses}")
         for i, loss in enumerate(losses):
@@ -332,12 +417,12 @@ class Optimizer(torch.optim.Optimizer):
         rows = []
         for i, loss in enumerate(losses):
             keep = retain_graph or i + 1 < len(losses)
-            grads: Sequence[Any] = torch.autograd.grad(loss.reshape(()), wanted, retain_graph=keep, allow_unused=True)
+            grads: Sequence[Any] = torch.autograd.grad(loss, wanted, retain_graph=keep, allow_unused=True)
             if len(wanted) != len(params):
                 found = iter(grads)
                 grads = [next(found) if p.requires_grad else None for p in params]
             rows.append(grads)
-        return self.step_grads(rows, self._values(losses), report=report)
+        return self._step_grads(rows, self._values(losses), report=report)
 
     def _values(self, losses: Sequence[torch.Tensor]) -> list[float] | None:
         """The losses as numbers. Those on a GPU would have to be waited for, and are left there when the surgery does not
@@ -358,8 +443,20 @@ class Optimizer(torch.optim.Optimizer):
     ) -> _suture.Report | None:
         """The same from gradients that are there already: one list per loss with one tensor (None: absent) per parameter, in
         the order of the groups."""
-        if self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks:
-            self._hooks(_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks, None)
+        args = (rows,) if losses is None else (rows, losses)
+        if is_compiling() or _compiler():
+            return cast("_suture.Report | None", _called(self, Optimizer._step_grads, *args, report=report))
+        if self._has_hooks():
+            return cast("_suture.Report | None", self._hooked(Optimizer._step_grads, (self, *args), {"report": report}))
+        return self._step_grads(rows, losses, report=report)
+
+    def _step_grads(
+        self,
+        rows: Sequence[Sequence[torch.Tensor | None]],
+        losses: Sequence[float] | None = None,
+        *,
+        report: bool = True,
+    ) -> _suture.Report | None:
         if not isinstance(rows, (list, tuple)):
             if isinstance(rows, torch.Tensor) or not isinstance(rows, Iterable):
                 raise TypeError(f"gradients are of type {type(rows).__name__}; a list with those of each loss is needed")
@@ -372,8 +469,6 @@ class Optimizer(torch.optim.Optimizer):
             self._seen()
         finally:
             turn.leave()
-        if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
-            self._hooks(self._optimizer_step_post_hooks, _global_optimizer_post_hooks, None)
         return found
 
     @property
@@ -386,29 +481,47 @@ class Optimizer(torch.optim.Optimizer):
         """Steps done."""
         return 0 if self._core is None else self._core.steps
 
+    @_not_compiled
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As in every optimizer of PyTorch; keys that the method does not know are carried along."""
-        if isinstance(param_group, dict) and not isinstance(param_group.get("params"), (torch.Tensor, set, type(None))):
-            param_group["params"] = entries_of(param_group["params"], "params")
-            first: dict[int, int] = {}
-            for k, entry in enumerate(param_group["params"]):
-                tensor = entry[1] if isinstance(entry, tuple) and len(entry) == 2 else entry
-                if first.setdefault(id(tensor), k) != k:
-                    raise ValueError(
-                        f"parameters {first[id(tensor)]} and {k} of the group are the same tensor; each is listed once"
-                    )
+        """
+        As in every optimizer of PyTorch. ``beta1`` and ``beta2`` become ``betas``; keys that the method does not know are carried
+        along, but options that belong to the whole optimizer are refused. A group that is refused is not there afterwards.
+        """
+        given = dict(param_group) if isinstance(param_group, dict) else None
         with _Inside(self._turn):
-            super().add_param_group(param_group)
-            if self._core is None:
-                return
+            count = len(self.param_groups)
             try:
-                self._settled()
+                if given is not None:
+                    self._look_at_group(param_group)
+                super().add_param_group(param_group)
+                if not self._whole:
+                    return  # the constructor looks when all groups are there
+                if self._core is None:
+                    self._make(self._first_count())
+                else:
+                    self._settled()
             except Exception:
-                del self.param_groups[-1]
+                del self.param_groups[count:]
+                if given is not None:
+                    param_group.clear()
+                    param_group.update(given)
                 raise
+
+    def _look_at_group(self, group: dict[str, Any]) -> None:
+        if "betas" in self.defaults:
+            fold_betas(group, self.defaults["betas"])
+        if isinstance(group.get("params"), (torch.Tensor, set, type(None))):
+            return
+        group["params"] = entries_of(group["params"], "params")
+        first: dict[int, int] = {}
+        for k, entry in enumerate(group["params"]):
+            tensor = entry[1] if isinstance(entry, tuple) and len(entry) == 2 else entry
+            if first.setdefault(id(tensor), k) != k:
+                raise ValueError(f"parameters {first[id(tensor)]} and {k} of the group are the same tensor; each is listed once")
 
     # -- state --
 
+    @_not_compiled
     def state_dict(self) -> dict[str, Any]:
         """
         As PyTorch's: ``state`` with copies of the moments and the count of steps of each parameter, ``param_groups``; and
@@ -431,6 +544,7 @@ class Optimizer(torch.optim.Optimizer):
             result = result if changed is None else changed
         return result
 
+    @_not_compiled
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """
         Take over such a dict; nothing of it is kept by reference. One that belongs to another model or method is refused by
@@ -452,9 +566,12 @@ class Optimizer(torch.optim.Optimizer):
         kept = [dict(group) for group in self.param_groups]
         try:
             for mine, other in zip(self.param_groups, groups):
-                mine.update({k: copy.deepcopy(v) for k, v in other.items() if k not in ("params", "param_names")})
+                given = {k: copy.deepcopy(v) for k, v in other.items() if k not in ("params", "param_names")}
+                if "betas" in self.defaults:
+                    fold_betas(given, mine["betas"])
+                mine.update(given)
             # Everything is tried on a core of its own before anything is changed.
-            core = self._make(int(whole["n_losses"]) if whole else 1)
+            core = self._make(int(whole["n_losses"]) if whole else self._first_count())
             if whole:
                 _torch_state.restore(core, self._tensors(), state, whole, complete=True)
         except Exception:
@@ -474,6 +591,13 @@ class Optimizer(torch.optim.Optimizer):
         with _Inside(self._turn):
             self._settled()
             packed = None if self._core is None else _torch_state.pack(self._core, self._built)
+        if packed is not None:
+            # As arrays: a tensor goes to another process by a descriptor of its memory, which is closed when nobody here
+            # keeps the tensor until that process has begun.
+            state, whole = packed
+            packed = {k: {slot: _torch_state.plain(x) for slot, x in e.items()} for k, e in state.items()}, {
+                key: _torch_state.plain(x) for key, x in whole.items()
+            }
         return {
             "defaults": self.defaults,
             "param_groups": self.param_groups,

@@ -47,6 +47,27 @@ def test_burgers_torch(tmp_path):
         assert (tmp_path / "conflicts.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.parametrize("name", ["numpy_quadratics.py", "mtl_torch.py", "burgers_torch.py"])
+def test_no_steps_are_refused_in_a_sentence(name):
+    if "torch" in name:
+        pytest.importorskip("torch")
+    out = subprocess.run([sys.executable, EXAMPLES / name, "--steps", "0"], capture_output=True, text=True, timeout=300)
+    assert out.returncode == 2 and "--steps must be at least 1" in out.stderr and "Traceback" not in out.stderr
+
+
+def test_printed_programs_with_imports_stand_alone(tmp_path):
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+    alone = [program for program in programs if re.search(r"^import ", program, re.M)]
+    assert len(alone) >= 3
+    for library in ("torch", "jax", "optax"):
+        if any(f"import {library}" in p for p in alone):
+            pytest.importorskip(library)
+    for program in alone:
+        (tmp_path / "program.py").write_text(program)
+        out = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, timeout=280, cwd=tmp_path)
+        assert out.returncode == 0, program + out.stderr
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
 def test_printed_programs_run(tmp_path, page):
     text = (ROOT / page).read_text()

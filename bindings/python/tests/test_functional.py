@@ -212,3 +212,18 @@ def test_two_opposed_losses_have_no_direction():
             assert not a.any() and r.zero, method
         p, info = suture.project(G[0], G)
         assert not p.any() and info.kind == "zero"
+
+
+def test_a_gram_matrix_near_the_largest_number(recwarn):
+    assert suture.weights(gram=[[1e308]], method="sum").tolist() == [1.0]
+    assert suture.weights(gram=np.eye(2) * 1e308, method="upgrad").tolist() == [0.5, 0.5]
+    with pytest.raises(ValueError, match="not symmetric"):
+        suture.weights(gram=[[1e308, 1e308], [-1e308, 1e308]], method="sum")
+    with pytest.raises(ValueError, match=r"gram has shape \(\)"):
+        suture.weights(gram=1e308, method="sum")
+    assert not recwarn.list
+
+
+def test_options_of_other_methods_that_are_none_mean_the_default():
+    G = np.array([[1.0, 0, 2], [0, 1, 1]])
+    assert same_bits(suture.combine(G, "sum", preference=None, order=None), suture.combine(G, "sum"))

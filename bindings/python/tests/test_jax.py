@@ -181,3 +181,73 @@ def test_the_rate_of_a_refused_update_is_forgotten():
     with pytest.raises(suture.NotFiniteError):
         opt.update(grads * jnp.nan, state, params, lr=100.0)
     assert np.array_equal(opt.update(grads, state, params)[0], np.full(3, -0.5, np.float32))
+
+
+def test_a_rate_that_an_update_is_given_is_that_of_this_update():
+    params = grads = jnp.ones(2)
+    for jit in (False, True):
+        opt = suture.jax.optimizer("sgd", lr=0.1)
+        update = jax.jit(opt.update) if jit else opt.update
+        state, steps = opt.init(params), []
+        for extra in ({}, {"lr": 0.5}, {}, {"lr": jnp.asarray(0.25)}, {}):
+            updates, state = update(grads, state, params, **extra)
+            steps.append(float(updates[0]))
+        assert steps == pytest.approx([-0.1, -0.5, -0.1, -0.25, -0.1])
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_hyper_parameters_that_optax_injects(jit):
+    optax = pytest.importorskip("optax")
+    params = jnp.ones(2)
+    ends = []
+    for make in (
+        lambda lr, momentum, beta1: optax.chain(optax.sgd(lr, momentum)),
+        lambda lr, momentum, beta1: suture.jax.optimizer("sgd", lr=lr, momentum=momentum),
+        lambda lr, momentum, beta1: optax.adam(lr, b1=beta1),
+        lambda lr, momentum, beta1: suture.jax.optimizer("adam", lr=lr, betas=(beta1, 0.999)),
+    ):
+        opt = optax.inject_hyperparams(make)(lr=0.1, momentum=0.5, beta1=0.6)
+        p, state = params, opt.init(params)
+        update = jax.jit(opt.update) if jit else opt.update
+        for k in range(4):
+            state.hyperparams["lr"] = jnp.asarray(0.1 / (1 + k))
+            state.hyperparams["beta1"] = jnp.asarray(0.6 + 0.1 * k)
+            updates, state = update(p * (k + 1), state, p)
+            p = optax.apply_updates(p, updates)
+        ends.append(p)
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-12)
+    np.testing.assert_allclose(ends[3], ends[2], rtol=1e-12)
+    schedule = optax.inject_hyperparams(lambda lr: suture.jax.optimizer("sgd", lr=lr))(lr=optax.linear_schedule(0.4, 0.0, 4))
+    state, steps = schedule.init(params), []
+    for _ in range(3):
+        updates, state = schedule.update(params, state, params)
+        steps.append(float(updates[0]))
+    assert steps == pytest.approx([-0.4, -0.3, -0.2])
+    with pytest.raises(ValueError, match=r"lr has shape \(2,\)"):
+        suture.jax.optimizer("sgd", lr=jnp.ones(2))
+    with pytest.raises(suture.OutOfRangeError, match="lr is -1"):
+        suture.jax.optimizer("sgd", lr=jnp.asarray(-1.0))
+    with pytest.raises(TypeError, match="nesterov is traced.*static_args"):
+        jax.jit(lambda x: suture.jax.optimizer("sgd", momentum=0.5, nesterov=x) and 1)(jnp.asarray(True))
+
+
+def test_weights_of_a_gram_matrix_under_jit(G):
+    K = G @ G.T
+    want = suture.weights(gram=K, method="upgrad")
+    for run in (lambda K: suture.weights(gram=K, method="upgrad"), lambda K: suture.jax.weights(gram=K, method="upgrad")):
+        for f in (run, jax.jit(run)):
+            found = f(jnp.asarray(K))
+            assert isinstance(found, jax.Array) and same_bits(found, want)
+    batch = jax.vmap(lambda K: suture.weights(gram=K, method="config"))(jnp.stack([jnp.asarray(K), jnp.eye(3)]))
+    assert same_bits(batch[0], suture.weights(gram=K, method="config"))
+    f = jax.jit(lambda K, losses: suture.weights(None, "mgda", losses, gram=K, mgda_normalisation="loss"))
+    losses = np.array([1.0, 2, 3])
+    assert same_bits(f(K, losses), suture.weights(None, "mgda", losses, gram=K, mgda_normalisation="loss"))
+    with pytest.raises(ValueError, match=r"gram has shape \(2, 3\)"):
+        jax.jit(lambda K: suture.weights(gram=K, method="sum"))(jnp.ones((2, 3)))
+    with pytest.raises(TypeError, match="gram has elements of type complex128"):
+        suture.weights(gram=jnp.eye(2, dtype=jnp.complex128), method="sum")
+    with pytest.raises(ValueError, match="negative eigenvalue"):
+        suture.weights(gram=jnp.asarray([[1.0, 2], [2, 1]]), method="config")
+    with pytest.raises(TypeError, match="either G or gram, not both"):
+        suture.jax.weights(jnp.ones((2, 3)), "sum", gram=jnp.eye(2))

@@ -102,6 +102,93 @@ def test_schedule():
             suture.Optimizer(x, "sgd", schedule=bad)
 
 
+def test_rate_and_peak_are_one_where_one_is_given():
+    shape = {"kind": "linear", "total": 2, "final_lr": 0.02}
+    ways = [
+        (dict(schedule={**shape, "peak": 0.1}), [0.1, 0.06, 0.02]),
+        (dict(schedule=shape, lr=0.1), [0.1, 0.06, 0.02]),
+        (dict(schedule={**shape, "peak": 0.1}, lr=0.2), [0.2, 0.12, 0.04]),  # lr s(t) / peak, as in C
+    ]
+    makers = [lambda p, **o: suture.Optimizer(np.ones(3), **o)]
+    try:
+        import torch
+
+        import suture.torch
+
+        makers.append(lambda p, **o: suture.torch.Optimizer([torch.ones(3, requires_grad=True)], **o))
+    except ImportError:
+        torch = None
+    for make in makers:
+        for method in suture.optimizer_methods:
+            for settings, rates in ways:
+                opt = make(None, method=method, **settings)
+                ones = [[np.ones(3)]] if isinstance(opt, suture.Optimizer) else [[torch.ones(3)]]
+                step = opt.step if isinstance(opt, suture.Optimizer) else opt.step_grads
+                assert [step(ones).lr for _ in range(3)] == pytest.approx(rates, rel=1e-12), (method, settings)
+    # A rate that one group was given is that group's.
+    opt = suture.Optimizer([{"params": np.ones(3), "lr": 0.3}, {"params": np.ones(2)}], "sgd", schedule={**shape, "peak": 0.1})
+    assert [opt.group(k)["lr"] for k in (0, 1)] == [0.3, 0.1]
+    with pytest.raises(suture.OutOfRangeError, match="peak"):
+        suture.Optimizer(np.ones(3), "sgd", schedule={**shape, "peak": -1.0})
+
+
+def test_betas_and_its_halves():
+    def betas(**given):
+        group = suture.Optimizer([{"params": np.ones(2), **given.pop("own", {})}], "adam", **given).group()
+        return group["beta1"], group["beta2"]
+
+    assert betas(beta1=0.5) == (0.5, 0.999)
+    assert betas(betas=(0.1, 0.2), own={"beta1": 0.5}) == (0.5, 0.2)
+    assert betas(beta1=0.5, own={"betas": (0.1, 0.2)}) == (0.1, 0.2)
+    opt = suture.Optimizer(np.ones(2), "adam")
+    opt.set(betas=(0.5, 0.6))
+    assert (opt.group()["beta1"], opt.group()["beta2"]) == (0.5, 0.6)
+    opt.set(beta2=0.7)
+    assert (opt.group()["beta1"], opt.group()["beta2"]) == (0.5, 0.7)
+
+
+def test_one_gradient_may_stand_alone():
+    for shape in ((3,), (1, 3), (), (1, 1)):
+        ends = []
+        for grads in (np.full(shape, 2.0), [np.full(shape, 2.0)], [[np.full(shape, 2.0)]], np.full((1, *shape), 2.0)):
+            x = np.ones(shape)
+            suture.Optimizer(x, "sgd", lr=0.1).step(grads)
+            ends.append(x)
+        assert all(same_bits(x, np.full(shape, 0.8)) for x in ends)
+    with pytest.raises(ValueError, match=r"gradient of 'param.0' is float64 of shape \(4,\), the parameter float64 of shape \(3,\)"):
+        suture.Optimizer(np.ones(3)).step(np.ones(4))
+
+
+def test_bfloat16_arrays_of_numpy():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    bfloat16 = ml_dtypes.bfloat16
+    x = np.ones((4, 3), bfloat16)
+    grads = [np.linspace(-1, 1, 12).reshape(4, 3).astype(bfloat16), np.ones((4, 3), bfloat16)[::-1]]
+    settings = dict(lr=1e-3, n_losses=2, surgery="config", align="gua")
+    opt = suture.Optimizer(x, "adam", **settings)
+    for _ in range(5):
+        opt.step(grads)
+    x, opt = pickle.loads(pickle.dumps((x, opt)))
+    assert opt.state(0)["master"].dtype == np.float32 and opt.direction(grads)[1][0].dtype == np.float32
+    opt.step(grads)
+    # The same bits as for the bfloat16 of PyTorch, where it is there.
+    torch = pytest.importorskip("torch")
+    p = torch.ones(4, 3, dtype=torch.bfloat16)
+    theirs = [torch.from_numpy(g.astype(np.float32)).bfloat16() for g in grads]
+    other = suture.Optimizer(p, "adam", **settings)
+    for _ in range(6):
+        other.step(theirs)
+    assert same_bits(opt.state(0)["master"], other.state(0)["master"])
+    assert same_bits(opt._tensors[0][1].view(np.int16), p.view(torch.int16))
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="'param.0' is read-only"):
+        suture.Optimizer(x)
+    with pytest.raises(TypeError, match="type bfloat16; float32 and float64 are possible"):
+        suture.combine(np.stack(grads), "sum")
+    with pytest.raises(TypeError, match="type float8_e4m3; float32, float64, float16 and bfloat16 are possible"):
+        suture.Optimizer(np.ones(3, ml_dtypes.float8_e4m3))
+
+
 def test_every_option_of_a_step_has_an_effect(rng):
     grads = rng.standard_normal((2, 50))
     grads[1] = -grads[0] + 0.3 * grads[1]

@@ -123,6 +123,32 @@ def test_import_needs_neither_torch_nor_jax():
     assert out.stdout.strip() == "[1. 1.]"
 
 
+def test_everything_is_imported_without_torch_and_jax():
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = None; sys.modules['jax'] = None\n"
+        "from suture import *\n"
+        "import suture\n"
+        "assert combine is suture.combine\n"
+        "assert not hasattr(suture, 'torch') and not hasattr(suture, 'jax')\n"
+        "try:\n    suture.torch.Optimizer\n"
+        "except AttributeError as error:\n    print(error)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.startswith("module 'suture' has no attribute 'torch' here: ") and "torch" in out.stdout.split(": ")[1]
+
+
+def test_the_extra_peers_is_what_the_tests_install():
+    def names(text):
+        return {re.match(r"[a-z]+(\[\w+\])?", entry).group(0) for entry in text}
+
+    script = (ROOT / "tests" / "python.sh").read_text()
+    installed = names(re.search(r"for peer in (.*?); do", script).group(1).replace('"', "").split())
+    extra = re.search(r"^peers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.S | re.M).group(1)
+    assert names(re.findall(r'"(.*?)"', extra)) == installed | {"pytest"}
+
+
 def test_stubs_and_marker_are_installed():
     folder = pathlib.Path(suture.__file__).parent
     assert (folder / "py.typed").exists()
@@ -146,6 +172,10 @@ def test_mypy_accepts_a_program_that_uses_the_package(tmp_path):
         "assert report is not None\n"
         "x: float = report.relative_change\n"
         "y: dict = report.to_dict()\n"
+        "multipliers: tuple[float, ...] = report.lambda_\n"
+        "multipliers = suture.project(np.ones(3), np.ones((2, 3)))[1].lambda_\n"
+        "cone = suture.ConeReport.lambda_\n"
+        "for kind in suture.exceptions:\n    status: int = kind.status\n"
         "try:\n    opt.step([])\nexcept suture.NotFiniteError as error:\n    print(error, suture.__version__)\n"
     )
     out = subprocess.run(

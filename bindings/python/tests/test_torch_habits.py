@@ -1,0 +1,368 @@
+"""What users of PyTorch's optimizers do beside stepping: compiling, hooks, modes, other processes, groups. Where PyTorch has an answer,
+its own Adam is asked for it in the same test."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import suture
+import suture.torch
+
+from conftest import same_bits
+
+
+def network():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+
+
+X = torch.linspace(-1, 1, 12).reshape(4, 3)
+
+
+def losses(net):
+    y = net(X)
+    return [y.mean(), (y**2).mean()]
+
+
+def flat(net):
+    return torch.cat([p.detach().ravel() for p in net.parameters()])
+
+
+def parameter(value=1.0):
+    p = torch.nn.Parameter(torch.full((3,), value))
+    p.grad = torch.ones(3)
+    return p
+
+
+# -- compiled functions --
+
+
+def by_step(net, opt):
+    opt.zero_grad()
+    losses(net)[1].backward()
+    opt.step()
+
+
+def by_closure(net, opt):
+    def closure():
+        opt.zero_grad()
+        loss = losses(net)[1]
+        loss.backward()
+        return loss
+
+    opt.step(closure)
+
+
+def by_losses(net, opt):
+    opt.step_losses(losses(net))
+
+
+def by_gradients(net, opt):
+    opt.step_grads([[torch.ones_like(p) for p in net.parameters()]])
+
+
+def by_step_and_state(net, opt):
+    by_step(net, opt)
+    opt.load_state_dict(opt.state_dict())
+    opt.parameters_changed()
+    return opt.steps, opt.report
+
+
+@pytest.mark.parametrize("body", [by_step, by_closure, by_losses, by_gradients, by_step_and_state])
+def test_steps_in_compiled_functions(body):
+    ends = []
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        net = network()
+        opt = suture.torch.Optimizer(net.parameters(), "adam", lr=0.1)
+        seen = []
+        opt.register_step_pre_hook(lambda *_: seen.append(1))
+        run = torch.compile(body, backend="eager") if compiled else body
+        for _ in range(3):
+            run(net, opt)
+        assert opt.steps == 3 == len(seen)
+        ends.append(flat(net))
+    torch.testing.assert_close(*ends, rtol=1e-6, atol=1e-7)
+
+
+# -- hooks --
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, suture.torch.Optimizer])
+def test_hooks_before_a_step_may_replace_its_arguments(make):
+    opt = make([parameter()])
+    first, ran, after = [], [], []
+    handle = opt.register_step_pre_hook(lambda o, args, kwargs: first.append((args, kwargs)))
+    opt.register_step_pre_hook(lambda o, args, kwargs: ((o, lambda: ran.append(1)), {}))
+    opt.register_step_post_hook(lambda o, args, kwargs: after.append(args))
+    opt.step()
+    assert first == [((opt,), {})] and ran == [1] and after[0][0] is opt and len(after[0]) == 2
+    handle.remove()
+    opt.register_step_pre_hook(lambda *_: 5)
+    with pytest.raises(RuntimeError, match=r"must return None or a tuple of \(new_args, new_kwargs\)"):
+        opt.step()
+    assert ran == [1]
+
+
+def test_hooks_get_the_arguments_of_the_call():
+    net = network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam")
+    seen = []
+    opt.register_step_pre_hook(lambda o, args, kwargs: seen.append((len(args), kwargs)))
+    two = losses(net)
+    opt.step_losses(two)
+    opt.step_grads([[torch.ones_like(p) for p in net.parameters()]] * 2, [1.0, 2.0], report=False)
+    closure = lambda: None
+    opt.step(closure)
+    assert seen == [(2, {"retain_graph": False, "report": True}), (3, {"report": False}), (2, {})]
+    opt = suture.torch.Optimizer(net.parameters(), "adam")
+    other = losses(net)
+    opt.register_step_pre_hook(lambda o, args, kwargs: ((o, other), {"report": False}))
+    assert opt.step_losses([torch.zeros(())]) is None and opt.steps == 1  # that loss alone would be refused
+
+
+# -- modes --
+
+
+def test_losses_without_gradient_mode_as_backward():
+    p = parameter()
+    opt = suture.torch.Optimizer([p], "sgd", lr=0.1)
+    two = [p.sum(), (p**2).sum().reshape(1)]
+    with torch.no_grad():
+        two[0].backward(retain_graph=True)
+        opt.step_losses(two)
+    np.testing.assert_allclose(p.detach(), 1 - 0.1 * 3)
+
+
+@pytest.mark.parametrize("mode", ["context", "default"])
+def test_other_default_devices_are_left_outside(mode):
+    def steps(opt, p, count=1):
+        for _ in range(count):
+            opt.step_grads([[torch.ones(3, device="cpu")]] * 2)
+            p.grad = torch.full((3,), 0.5, device="cpu")
+            opt.step()
+
+    p, q = parameter(), parameter()
+    opt, other = (suture.torch.Optimizer([x], "adam", lr=0.1, surgery="mgda") for x in (p, q))
+    steps(opt, p)
+    context = torch.device("meta")
+    if mode == "context":
+        context.__enter__()
+    else:
+        torch.set_default_device("meta")
+    try:
+        saved = opt.state_dict()
+        other.load_state_dict(saved)
+        other.load_state_dict({**saved, "state": {0: {k: getattr(v, "numpy", lambda v=v: v)() for k, v in saved["state"][0].items()}}})
+        steps(opt, p)
+        opt = copy.deepcopy(opt)
+        opt = pickle.loads(pickle.dumps(opt))
+        p = opt.param_groups[0]["params"][0]
+        steps(opt, p)
+        opt.state[p] = {slot: value.clone() for slot, value in opt.state[p].items()}
+        steps(opt, p)
+        array = suture.Optimizer(p.detach(), "adam")
+        array.direction([p.grad])
+        G = torch.eye(3, device="cpu")
+        for made in (suture.combine(G, "config"), suture.weights(G, "config"), suture.weights(gram=G, method="config"), suture.project(-G[0], G)[0]):
+            assert made.device.type == "cpu"
+    finally:
+        if mode == "context":
+            context.__exit__(None, None, None)
+        else:
+            torch.set_default_device(None)
+    with torch.no_grad():
+        q.copy_(torch.full((3,), 1.0))
+    r = parameter()
+    reference = suture.torch.Optimizer([r], "adam", lr=0.1, surgery="mgda")
+    steps(reference, r, 4)
+    assert same_bits(p.detach(), r.detach())
+
+
+# -- other processes --
+
+
+def _count_and_step(opt, results):
+    p = opt.param_groups[0]["params"][0]
+    p.grad = torch.ones_like(p)
+    opt.step()
+    results.put((opt.steps, opt.state[p]["m"].numpy().tolist()))
+
+
+@pytest.mark.parametrize("method", ["adam", "nadam"])
+def test_an_optimizer_goes_to_a_process_that_is_spawned(method):
+    p = parameter()
+    opt = suture.torch.Optimizer([p, parameter(), parameter()], method, lr=0.1)
+    opt.step_grads([[torch.ones(3)] * 3] * 2)
+    context = torch.multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    worker = context.Process(target=_count_and_step, args=(opt, results))
+    worker.start()
+    steps, m = results.get()
+    worker.join(60)
+    assert worker.exitcode == 0
+    p.grad = torch.ones(3)
+    opt.step()
+    assert steps == opt.steps == 2 and m == opt.state[p]["m"].tolist()
+
+
+# -- groups --
+
+WHOLE = dict(maximize=True, clip_norm=1e-3, align="gua", rho_m=0.5, surgery="config", cagrad_c=0.1, preference=[1], order=[[0]],
+             schedule=None, threads=1, seed=3, method="sgd", loss_names=["a"])
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *suture._suture.optimizer_options, *suture._suture.surgery_options])
+def test_options_of_the_whole_optimizer_are_refused_in_groups(name):
+    value = WHOLE.get(name, 1)
+    match = f"group 0: '{name}' belongs to the whole optimizer"
+    with pytest.raises(TypeError, match=match):
+        suture.torch.Optimizer([{"params": [parameter()], name: value}], "adam")
+    p = parameter()
+    opt = suture.torch.Optimizer([p], "adam", lr=0.1)
+    for step in (False, True):
+        if step:
+            opt.step()
+        with pytest.raises(TypeError, match=match.replace("0", "1")):
+            opt.add_param_group({"params": [parameter()], name: value})
+        assert len(opt.param_groups) == 1
+    saved = opt.state_dict()
+    saved["param_groups"][0][name] = value
+    with pytest.raises(TypeError, match=match):
+        opt.load_state_dict(saved)
+    opt.param_groups[0][name] = value  # and what is written into a group later
+    before = p.detach().clone()
+    with pytest.raises(TypeError, match=match):
+        opt.step()
+    assert torch.equal(before, p) and opt.steps == 1
+    del opt.param_groups[0][name]
+    opt.step()
+
+
+@pytest.mark.parametrize("form", [{}, {"beta1": 0.5}, {"beta2": 0.9}, {"betas": (0.5, 0.9)}, {"betas": (0.1, 0.9), "beta1": 0.5}])
+@pytest.mark.parametrize("late", [False, True])
+def test_betas_are_the_one_truth_of_a_group(form, late):
+    group = {"params": [parameter()], **form}
+    if late:
+        opt = suture.torch.Optimizer([parameter()], "adam", lr=0.1, betas=(0.8, 0.99))
+        opt.add_param_group(group)
+        at = 1
+    else:
+        opt = suture.torch.Optimizer([group], "adam", lr=0.1, betas=(0.8, 0.99))
+        at = 0
+    given = opt.param_groups[at]
+    assert "beta1" not in given and "beta2" not in given
+    assert given["betas"] == (0.5 if "beta1" in form or "betas" in form else 0.8, form.get("beta2", form.get("betas", (0, 0.99))[1]))
+    given["betas"] = (0.0, 0.999)
+    opt.step()
+    assert opt.state[given["params"][0]]["m"].tolist() == [1.0] * 3
+    given["beta1"] = 0.5
+    with pytest.raises(suture.InvalidArgumentError, match="'beta1' beside 'betas'"):
+        opt.step()
+    del given["beta1"]
+    saved = opt.state_dict()
+    saved["param_groups"][at]["beta1"] = 0.25  # as older states have it
+    opt.load_state_dict(saved)
+    assert given["betas"] == (0.25, 0.999) and "beta1" not in given
+
+
+def test_one_cycle_moves_the_betas_of_a_group():
+    ends = []
+    for form in ({}, {"beta1": 0.5}):
+        p = parameter()
+        opt = suture.torch.Optimizer([{"params": [p], **form}], "adam", lr=0.1)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(opt, 0.1, total_steps=10)
+        for _ in range(4):
+            opt.step()
+            schedule.step()
+        ends.append(opt.state[p]["m"].clone())
+    assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("group, error, match", [
+    ({"params": [torch.zeros(3, dtype=torch.int64)]}, TypeError, "int64"),
+    ({"params": [torch.zeros(3)], "lr": -1.0}, suture.OutOfRangeError, "lr is -1"),
+    ({"params": [torch.zeros(6)[::2]]}, ValueError, "gaps"),
+    ({"params": [torch.zeros(3)], "betas": 3}, TypeError, "betas is 3"),
+    ({"params": [torch.zeros(3)], "betas": (0.1, 0.2, 0.3)}, ValueError, "pair"),
+    ({"params": [torch.nn.LazyLinear(3).weight]}, ValueError, "'param.1' has no shape yet.*lazy module; call the model once"),
+])
+def test_a_group_is_looked_at_when_it_is_added(steps, group, error, match):
+    p = parameter()
+    opt = suture.torch.Optimizer([p], "adam")
+    for _ in range(steps):
+        opt.step()
+    given = dict(group)
+    with pytest.raises(error, match=match):
+        opt.add_param_group(given)
+    assert given == group and len(opt.param_groups) == 1
+    opt.add_param_group({"params": [parameter()]})
+    opt.step()
+    assert opt.steps == steps + 1
+
+
+def test_parameters_of_lazy_modules_are_refused():
+    lazy = torch.nn.LazyLinear(3)
+    with pytest.raises(ValueError, match="'param.0' has no shape yet"):
+        suture.torch.Optimizer(lazy.parameters())
+    with pytest.raises(ValueError, match="'param.0' has no shape yet"):
+        suture.Optimizer(list(lazy.parameters()))
+    lazy(torch.ones(2, 5))
+    suture.torch.Optimizer(lazy.parameters())
+
+
+def test_another_memory_format_is_called_by_its_name():
+    p = torch.nn.Parameter(torch.ones(2, 3, 4, 5))
+    opt = suture.torch.Optimizer([p], "adam")
+    p.grad = torch.ones_like(p)
+    opt.step()
+    kept = p.data
+    p.data = p.data.to(memory_format=torch.channels_last)
+    with pytest.raises(ValueError, match="'param.0' lies otherwise in memory .*memory format"):
+        opt.step()
+    p.data = kept
+    opt.step()
+
+
+# -- settings with an entry per loss --
+
+
+@pytest.mark.parametrize("settings", [
+    dict(surgery="fixed", preference=[1.0, 2.0]), dict(surgery="config", preference=np.array([1.0, 2.0])),
+    dict(surgery="upgrad", preference=iter([1.0, 2.0])), dict(surgery="pcgrad", order=[[1, 0], [1, 0]]),
+    dict(surgery="fixed", preference=(1, 2), loss_names=["a", "b"]),
+])
+def test_the_number_of_losses_follows_from_settings_per_loss(settings):
+    net = network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam", **settings)
+    name = "order" if "order" in settings else "preference"
+    for _ in range(2):
+        opt.step_losses(losses(net))
+        before = flat(net)
+        for p in net.parameters():
+            p.grad = torch.ones_like(p)
+        with pytest.raises(suture.InvalidArgumentError, match=f"1 loss was given, but {name} has 2; step.. takes one loss, step_losses"):
+            opt.step()
+        two = losses(net)
+        with pytest.raises(suture.InvalidArgumentError, match="3 losses were given, but .* has 2"):
+            opt.step_losses([*two, two[0]])
+        with pytest.raises(suture.InvalidArgumentError, match="3 losses were given, but .* has 2"):
+            opt.step_grads([[p.grad for p in net.parameters()]] * 3)
+        opt.step_losses(two)  # the refusal came before the backward passes
+        assert not same_bits(before, flat(net))
+        net, opt = copy.deepcopy((net, opt))
+    opt.load_state_dict(opt.state_dict())
+    assert opt.steps == 4
+    opt.state.clear()
+    opt.step_losses(losses(net))
+
+
+def test_settings_per_loss_of_different_lengths_are_refused():
+    with pytest.raises(suture.InvalidArgumentError, match="preference has 2 entries, one per loss is needed: 3"):
+        suture.torch.Optimizer([parameter()], surgery="fixed", preference=[1, 2], loss_names=["a", "b", "c"])
+    with pytest.raises(TypeError, match="preference is 3; a list of numbers"):
+        suture.torch.Optimizer([parameter()], surgery="fixed", preference=3)
