@@ -170,7 +170,7 @@ SUT_SOLVER double sut_rank_threshold(const double *values, int m, double toleran
 
 /* x = A^+ rhs from the eigen-decomposition, over eigenvalues above `threshold`. Returns the rank. */
 SUT_SOLVER int sut_pseudo_solve(const double *V, const double *values, int m, double threshold, const double *rhs,
-                               double *x)
+                                double *x)
 {
     int rank = 0;
     for (int i = 0; i < m; ++i)

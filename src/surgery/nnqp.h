@@ -234,7 +234,7 @@ SUT_SOLVER int sut_nnqp_guess(sut_nnqp_state *q, const double *b, double *lambda
  * Returns the number of rounds, -1 when the limit is reached.
  */
 SUT_SOLVER int sut_nnqp_loop(sut_nnqp_state *q, const double *b, const double *b_lo, double *lambda, double *s,
-                            double *history)
+                             double *history)
 {
     SUT_ARRAY(double, size, SUT_ROOM);
     SUT_ARRAY(double, kept, SUT_ROOM);
@@ -339,7 +339,7 @@ SUT_SOLVER int sut_nnqp_closed(const sut_nnqp_state *q, const double *b, const d
  * Returns the number of rounds, or -1.
  */
 SUT_SOLVER int sut_nnqp_solve(const double *K, const double *b, const double *b_lo, int m, double *lambda, double *s,
-                             double *work, bool closed)
+                              double *work, bool closed)
 {
     SUT_ARRAY(sut_nnqp_state, q, 1);
     double *history = work + 2 * (size_t)m * (size_t)m;

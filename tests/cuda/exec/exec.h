@@ -3,9 +3,9 @@
  * apart from the library. This header is for tests; kernels see cuda_runtime.h and cooperative_groups.h beside it.
  *
  * Every thread of a block is a fibre. One runs until it waits (barrier, warp exchange, grid barrier) or ends; then a random
- * one of those that can go on is taken. Blocks are taken in random order, a few at a time; a cooperative grid has all of its
- * blocks at once. Work on a stream is queued, and done when the program waits for it, so that a buffer that is reused too
- * soon, or a result read too early, is seen.
+ * one of those that can go on is taken; in most launches one warp is late, and goes on when nobody else can. Blocks are taken in
+ * random order, a few at a time; a cooperative grid has all of its blocks at once. Work on a stream is queued, and done when
+ * the program waits for it, so that a buffer that is reused too soon, or a result read too early, is seen.
  *
  * Faults end the launch and are reported as a device reports them: an error that stays until exec::reset(). The sentence is
  * in exec::fault(). What is found:

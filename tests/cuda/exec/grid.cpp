@@ -56,7 +56,7 @@ struct launch {
     void *argument;
     std::vector<std::unique_ptr<block>> blocks;
     std::vector<thread *> ready;
-    /* In every other launch one warp of each block is late: it runs when nobody else can, so that whoever fails to wait for it
+    /* In most launches one warp of each block is late: it runs when nobody else can, so that whoever fails to wait for it
      * does not find it there by chance. */
     std::vector<thread *> late;
     unsigned late_warp = ~0u;
@@ -461,9 +461,9 @@ bool run(dim3 grid, dim3 size, std::size_t dynamic_bytes, bool asked, bool coope
     for (const auto &stack : all_stacks)
         l.idle.push_back(stack.get());
     current_launch = &l;
-    const std::uint64_t warps = ((std::uint64_t)size.x * size.y * size.z + 31) / 32, drawn = draw(2 * warps);
-    if (warps > 1 && drawn < warps)
-        l.late_warp = (unsigned)drawn;
+    const std::uint64_t warps = ((std::uint64_t)size.x * size.y * size.z + 31) / 32, drawn = draw(4);
+    if (warps > 1 && drawn > 0) /* the first warp has the threads that act for all */
+        l.late_warp = drawn < 3 ? 0 : (unsigned)draw(warps);
 
     std::vector<std::size_t> order(l.n_blocks);
     for (std::size_t k = 0; k < l.n_blocks; ++k)
