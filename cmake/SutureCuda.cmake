@@ -87,7 +87,11 @@ function(suture_cuda_test name)
     target_link_libraries(test_cuda_${name} PRIVATE suture_exec suture_static suture::openblas Threads::Threads m
         ${CMAKE_DL_LIBS})
     add_dependencies(test_cuda_${name} suture_cuda_exec)
-    suture_cuda_run(${name} test_cuda_${name})
+    if(SUTURE_SANITIZE AND name MATCHES "^(passes|drive)$")
+        suture_cuda_run(${name} test_cuda_${name} short)
+    else()
+        suture_cuda_run(${name} test_cuda_${name})
+    endif()
 endfunction()
 
 suture_cuda_sources("${cuda_tests}/test_exec.cu" "${cuda_tests}/test_solvers.cu")

@@ -210,7 +210,8 @@ SUT_API void sut_optimizer_destroy(sut_optimizer *opt);
  * @return SUT_OK, or an error with parameters, state and step count exactly as before: SUT_ERROR_NOT_FINITE (names loss,
  *         tensor and index), SUT_ERROR_OUT_OF_RANGE (aligned, and a gradient's norm is outside 1e-150 .. 1e150; or the
  *         combined gradient's norm, where it is known (check, alignment, report), is above 1e37, f64 throughout 1e300),
- *         SUT_ERROR_INVALID_ARGUMENT (a gradient overlaps a parameter, ...), SUT_ERROR_UNDEFINED, SUT_ERROR_SEQUENCE (a proposal waits for sut_optimizer_apply()).
+ *         SUT_ERROR_INVALID_ARGUMENT (a gradient overlaps a parameter, ...), SUT_ERROR_UNDEFINED, SUT_ERROR_SEQUENCE (a
+ *         proposal waits for sut_optimizer_apply()).
  *         One error comes later: an aligned step whose proposal is NaN or Inf because a parameter or the state holds such a
  *         value gives SUT_ERROR_NOT_FINITE and moves no parameter, but the state has taken the gradients in and the step
  *         counts. (SUT_CHECK_ALL finds such parameters beforehand, by name.)

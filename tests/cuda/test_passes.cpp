@@ -409,9 +409,14 @@ void eigenvalues()
         V.set(k, A[(size_t)k]);
     V.upload();
     for (int call = 0; call < 2; ++call) { /* the second finds the handle */
-        CHECK(gpu->ops->eigen(gpu, n, static_cast<double *>(V.device()), static_cast<double *>(values.device())) ==
-                  SUT_OK,
-              "%s", sut_context_last_error(gpu));
+        const sut_status status =
+            gpu->ops->eigen(gpu, n, static_cast<double *>(V.device()), static_cast<double *>(values.device()));
+        if (status == SUT_ERROR_BACKEND && strstr(sut_context_last_error(gpu), "is not installed")) {
+            std::printf("passes: eigenvalues are left out: %s\n", sut_context_last_error(gpu));
+            sut_context_destroy(gpu);
+            return;
+        }
+        CHECK(status == SUT_OK, "%s", sut_context_last_error(gpu));
         if (call == 0) {
             std::vector<double> v((size_t)(n * n)), lambda((size_t)n);
             CHECK(gpu->ops->download(gpu, v.data(), V.device(), v.size() * sizeof(double)) == SUT_OK &&
@@ -465,13 +470,17 @@ void launches()
 
 } // namespace
 
-int main()
+/* "short": without what would take minutes under a sanitizer. */
+int main(int argc, char **argv)
 {
+    exec::watch_every = 16; /* locking takes longer than a small kernel */
     first_pass();
-    most_losses();
-    triangles();
+    if (argc < 2 || strcmp(argv[1], "short") != 0) {
+        most_losses();
+        triangles();
+        determinism();
+    }
     bad_elements();
-    determinism();
     eigenvalues();
     launches();
     rules();
