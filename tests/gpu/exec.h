@@ -11,7 +11,8 @@ namespace exec
 
 constexpr bool counts = false;
 
-static int watch_every = 1; /* nobody watches */
+inline int watch_every = 1; /* nobody watches */
+
 struct counters {
     long launches, copies, sets, synchronisations;
 };
