@@ -376,9 +376,10 @@ static void report_step(const sut_optimizer *opt, const double *sums, bool given
     const double pp = sums ? sums[SUT_SUM_PP] : a->uu, pu = sums ? sums[SUT_SUM_PU] : a->uu;
     const double dd = sums ? sums[SUT_SUM_DD] : 0;
     r->norm_p = sqrt(pp);
-    r->relative_change = a->uu > 0 ? sqrt(dd) / r->norm_u : 0;
-    r->cos_pu = !sums ? 1 : sut_algebra_cosine(pu, r->norm_p, r->norm_u);
-    r->ratio_pu = !sums ? 1 : a->uu > 0 ? r->norm_p / r->norm_u : 0;
+    const double same = isnan(a->uu) ? NAN : 1; /* p = u */
+    r->relative_change = isnan(a->uu) ? NAN : a->uu > 0 ? sqrt(dd) / r->norm_u : 0;
+    r->cos_pu = !sums ? same : sut_algebra_cosine(pu, r->norm_p, r->norm_u);
+    r->ratio_pu = !sums ? same : a->uu > 0 ? r->norm_p / r->norm_u : 0;
     double gap = 0;
     for (int i = 0; i < m; ++i) {
         const bool zero = sut_algebra_is_zero_row(a, i);
@@ -559,6 +560,17 @@ static sut_status solve(sut_optimizer *opt, const void *const *grads)
     return SUT_OK;
 }
 
+/* Nothing comes of a proposal that is no number: it is withdrawn. */
+static sut_status solve_or_withdraw(sut_optimizer *opt, const void *const *grads)
+{
+    const sut_status status = solve(opt, grads);
+    if (status == SUT_ERROR_NOT_FINITE) {
+        opt->pending = false;
+        ++opt->skipped;
+    }
+    return status;
+}
+
 sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *grads, void *const *p_out, sut_report *report)
 {
     if (!opt)
@@ -568,7 +580,7 @@ sut_status sut_optimizer_project(sut_optimizer *opt, const void *const *grads, v
     SUT_TRY(read_report(opt, report, &size));
     SUT_TRY(check_same_gradients(opt, grads));
     SUT_TRY(check_outputs(opt, grads, p_out, "p_out", NULL, NULL));
-    SUT_TRY(solve(opt, grads));
+    SUT_TRY(solve_or_withdraw(opt, grads));
     const step_outputs outputs = {NULL, NULL, p_out, NULL};
     SUT_TRY(run_pass(opt, grads, sut_algebra_measure(&opt->algebra), &outputs));
     SUT_TRY(clear_absent(opt, p_out));
@@ -615,12 +627,7 @@ sut_status sut_optimizer_apply(sut_optimizer *opt, const void *const *grads, con
         sut_algebra_set_aside(a);
         SUT_TRY(run_pass(opt, grads, &request, &outputs));
     } else {
-        const sut_status status = solve(opt, grads);
-        if (status == SUT_ERROR_NOT_FINITE) { /* nothing will come of this proposal */
-            opt->pending = false;
-            ++opt->skipped;
-        }
-        SUT_TRY(status);
+        SUT_TRY(solve_or_withdraw(opt, grads));
         SUT_TRY(run(opt, grads, &no_outputs, SUT_REQUEST_DONE));
     }
     if (report) {
