@@ -1,6 +1,6 @@
 /*
- * The kernels of drive.h for one number of rows: few (SUT_ROOM is SUT_CUDA_FEW) or many. drive_few.cu and drive_many.cu include
- * this; a thread's stack is as deep as the algebra's local arrays, which is why there are two copies.
+ * The kernels of drive.h for one number of rows: few (SUT_ROOM is SUT_CUDA_FEW), whose elements the passes keep in registers, or
+ * many. drive_few.cu and drive_many.cu include this.
  */
 #include "kernels/array.cuh" /* before the headers that declare local arrays */
 

@@ -104,7 +104,7 @@ typedef struct sut_cuda_drive {
     unsigned arrived;
     unsigned long long found[SUT_MAX_LOSSES];
     double scheduled;
-    int late_gradient, several_rates, unknown_rule;
+    int late_gradient, several_rates;
 } sut_cuda_drive;
 
 extern "C" {

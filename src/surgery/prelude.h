@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Losses that the local arrays of these functions have room for. A GPU gives every thread of its processors a stack as deep as
- * the deepest that one thread may need: for few losses there is a copy with short arrays. */
+/* Losses that the local arrays of these functions have room for (SUT_ARRAY, core/portable.h): a source of the GPU that serves few
+ * losses only has short ones. */
 #ifndef SUT_ROOM
 #define SUT_ROOM SUT_MAX_LOSSES
 #endif
