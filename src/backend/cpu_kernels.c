@@ -58,6 +58,20 @@ static inline bool sut_rule_is_deferred(sut_rule rule)
 #undef SUT_OWN_DTYPE
 #undef SUT_REAL
 
+/* The tensor that holds a chunk. */
+static int64_t find_tensor(const sut_layout *layout, int64_t chunk)
+{
+    int64_t low = 0, high = layout->n_tensors - 1;
+    while (low < high) {
+        const int64_t middle = low + (high - low + 1) / 2;
+        if (layout->first_chunk[middle] <= chunk)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 #include "backend/cpu_plain.h"
 
 /* Scratch: [lanes of worker 0.. | row buffers of worker 0.. | sums of slice 0..], see sut_backend_scratch(). */
@@ -92,20 +106,6 @@ typedef struct walk {
     scratch scratch;
     int n_slices;
 } walk;
-
-/* The tensor that holds a chunk. */
-static int64_t find_tensor(const sut_layout *layout, int64_t chunk)
-{
-    int64_t low = 0, high = layout->n_tensors - 1;
-    while (low < high) {
-        const int64_t middle = low + (high - low + 1) / 2;
-        if (layout->first_chunk[middle] <= chunk)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
 
 #define SUT_STEP_CHUNK(real)                                                                    \
     static void step_chunk_##real(const walk *w, int64_t tensor, int64_t offset, int64_t count, \

@@ -158,11 +158,15 @@ SUT_HOST_DEVICE static bool weights_are_free(const sut_algebra *a)
     }
 }
 
+/* Products of the gradients are needed for more than to check them. */
+SUT_HOST_DEVICE static bool uses_gram(const sut_algebra *a, bool report)
+{
+    return !weights_are_free(a) || sut_algebra_is_aligned(a) || a->config->clip_norm > 0 || report;
+}
+
 SUT_PORTABLE bool sut_algebra_wants_gram(const sut_algebra *a, bool report)
 {
-    const sut_optimizer_config *const c = a->config;
-    return !weights_are_free(a) || sut_algebra_is_aligned(a) || c->clip_norm > 0 || c->check != SUT_CHECK_NONE ||
-           report;
+    return uses_gram(a, report) || a->config->check != SUT_CHECK_NONE;
 }
 
 SUT_PORTABLE void sut_algebra_begin(sut_algebra *a)
@@ -174,6 +178,14 @@ SUT_PORTABLE void sut_algebra_begin(sut_algebra *a)
     a->proposed = false;
 }
 
+SUT_HOST_DEVICE static const sut_request *begin_gram(sut_algebra *a)
+{
+    a->has_gram = true;
+    a->scanned = false;
+    sut_gram_begin(&a->search, a->m, a->n_elements, a->only_f64, a->config->strict != 0);
+    return request(a, SUT_REQUEST_DONE, FINDING_GRAM);
+}
+
 SUT_HOST_DEVICE static const sut_request *begin(sut_algebra *a)
 {
     const sut_optimizer_config *const c = a->config;
@@ -182,13 +194,15 @@ SUT_HOST_DEVICE static const sut_request *begin(sut_algebra *a)
         if (!isfinite(a->losses[i]))
             return fail(a, SUT_ALGEBRA_LOSS, SUT_ERROR_NOT_FINITE, i, a->losses[i]);
     a->has_gram = sut_algebra_wants_gram(a, a->report);
+    a->scanned = a->has_gram && a->scans && !uses_gram(a, a->report);
+    if (a->has_gram && !a->scanned)
+        return begin_gram(a);
+    a->has_gram = false;
     sut_gram_begin(&a->search, m, a->n_elements, a->only_f64, c->strict != 0);
-    if (a->has_gram)
-        return request(a, SUT_REQUEST_DONE, FINDING_GRAM);
     a->search.strict = false;
     for (int k = 0; k < m * m; ++k)
         a->gram[k] = k % (m + 1) == 0; /* the surgery of a free method looks at nothing else */
-    return request(a, SUT_REQUEST_DONE, CHECKING_PARAMETERS);
+    return request(a, a->scanned ? SUT_REQUEST_LARGEST : SUT_REQUEST_DONE, CHECKING_PARAMETERS);
 }
 
 SUT_HOST_DEVICE static const sut_request *find_gram(sut_algebra *a)
@@ -282,11 +296,25 @@ SUT_HOST_DEVICE static bool sum_is_fine(sut_algebra *a)
     return !(norm > limit);
 }
 
+/* The largest entries show that every gradient is finite, and their sum not too long. Where they do not, norms are looked at. */
+SUT_HOST_DEVICE static bool scan_suffices(const sut_algebra *a)
+{
+    double bound = 0;
+    for (int i = 0; i < a->m; ++i)
+        bound += fabs(a->surgery.weights[i]) * a->largest[i];
+    for (int i = 0; i < a->m; ++i)
+        if (!isfinite(a->largest[i])) /* whatever its weight */
+            return false;
+    return bound * sqrt((double)a->n_elements) <= sut_algebra_longest(a);
+}
+
 SUT_HOST_DEVICE static const sut_request *weigh(sut_algebra *a)
 {
     const int m = a->m;
     if (!find_weights(a))
         return &a->request;
+    if (a->scanned && !scan_suffices(a))
+        return begin_gram(a);
     for (int i = 0; i < m; ++i) {
         a->weights[i] = a->surgery.weights[i];
         a->norm[i] = a->has_gram ? ldexp(sqrt(a->gram[i * m + i]), a->search.exponent) : 0;

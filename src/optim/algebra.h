@@ -96,6 +96,7 @@ typedef struct sut_algebra {
     int64_t n_elements;
     bool only_f64;     /* every tensor */
     bool f64_elements; /* every tensor that has elements */
+    bool scans;        /* where gradients are only checked, their largest entries do: less work than their products */
     double *gram, *K;  /* m*m each */
     double *R;         /* (m + 1)^2: the triangle of surgery/nnls.h */
     double *work;      /* SUT_SURGERY_WORK(m) */
@@ -125,6 +126,7 @@ typedef struct sut_algebra {
     sut_gram_search search;
     double largest[SUT_MAX_LOSSES];
     bool has_gram;
+    bool scanned;   /* `largest` instead: nothing but a check wants to know about the gradients */
     bool direct;    /* one loss with weight 1 */
     bool exact_sum; /* the rows may cancel: their combination is taken in double */
     sut_surgery_output surgery;

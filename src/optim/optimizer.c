@@ -257,6 +257,7 @@ static void start_algebra(sut_optimizer *opt)
     a->n_elements = opt->layout.n_elements;
     a->only_f64 = sut_layout_is_f64(&opt->layout);
     a->f64_elements = true;
+    a->scans = !opt->ctx->ops->drive_create;
     for (int64_t k = 0; k < opt->n_tensors; ++k)
         a->f64_elements = a->f64_elements && (!opt->tensor[k].count || opt->layout_dtype[k] == SUT_DTYPE_F64);
 }
