@@ -24,23 +24,24 @@ import suture.torch
 
 
 def least(functions, seconds):
-    """Least time of each function; they take turns, so that a disturbance meets all of them."""
+    """Least time of each function over short batches; they take turns, so that a disturbance meets all of them."""
     best = [float("inf")] * len(functions)
     inner = []
     for f in functions:
         f()
         start = time.perf_counter()
         f()
-        inner.append(max(1, int(2e-3 / max(time.perf_counter() - start, 1e-7))))
+        inner.append(max(1, int(2.5e-4 / max(time.perf_counter() - start, 1e-7))))
     end, rounds = time.perf_counter() + seconds * len(functions), 0
     while rounds < 3 or (rounds < 9 and max(best) < 0.5) or time.perf_counter() < end:
         for k, f in enumerate(functions):
             time.sleep(0.01)  # threads of the one before go on spinning for a while
             f()
-            start = time.perf_counter()
-            for _ in range(inner[k]):
-                f()
-            best[k] = min(best[k], (time.perf_counter() - start) / inner[k])
+            for _ in range(1 if best[k] > 1e-3 else 8):
+                start = time.perf_counter()
+                for _ in range(inner[k]):
+                    f()
+                best[k] = min(best[k], (time.perf_counter() - start) / inner[k])
         rounds += 1
     return best
 

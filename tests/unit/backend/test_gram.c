@@ -210,6 +210,55 @@ static void finding_what_is_not_finite(void **state)
     }
 }
 
+/* The largest absolute value of each row, in every type; Inf is one, NaN wins over all. */
+static void largest_entries(void **state)
+{
+    (void)state;
+    test_random r = {35};
+    for (int round = 0; round < STEP_ROUNDS(120, 30); ++round) {
+        int64_t counts[MAX_TENSORS];
+        sut_dtype types[MAX_TENSORS];
+        for (int k = 0; k < MAX_TENSORS; ++k) {
+            counts[k] = k == round % 3 ? test_below(&r, 40000) : test_below(&r, 4) * test_below(&r, 30);
+            types[k] = (sut_dtype)(SUT_DTYPE_F32 + test_below(&r, 4));
+        }
+        arrays a;
+        arrays_begin(&a, 1 + round % 4, MAX_TENSORS, counts, types);
+        double expected[4] = {0, 0, 0, 0};
+        for (int at = 0; at < a.m * MAX_TENSORS; ++at) {
+            const int row = at / MAX_TENSORS, tensor = at % MAX_TENSORS;
+            const double scale = test_below(&r, 5) == 0 ? 1e-6 : 1;
+            for (int64_t k = 0; k < counts[tensor]; ++k)
+                set(&a, row, tensor, k, scale * test_normal(&r));
+            if (counts[tensor] && test_below(&r, 3) == 0)
+                set(&a, row, tensor, test_below(&r, (int)counts[tensor]), test_below(&r, 2) ? -100 : 100);
+            if (counts[tensor] && test_below(&r, 12) == 0)
+                set(&a, row, tensor, test_below(&r, (int)counts[tensor]), test_below(&r, 2) ? -INFINITY : NAN);
+            if (test_below(&r, 6) == 0) {
+                a.data[at] = NULL;
+                continue;
+            }
+            for (int64_t k = 0; k < counts[tensor]; ++k) {
+                const double x = fabs(step_get(a.data[at], types[tensor], k));
+                expected[row] = isnan(x) || x > expected[row] ? x : expected[row];
+            }
+        }
+        const sut_rows rows = {a.data, a.m, NULL};
+        for (int isa = SUT_ISA_BASELINE; isa <= SUT_ISA_AVX512 && a.layout.n_elements > 0; ++isa) {
+            sut_context *const ctx = step_context(1 + (round + isa) % 3, (sut_isa)isa);
+            if (!ctx)
+                continue;
+            double largest[4];
+            assert_int_equal(sut_backend_reserve(ctx, a.m), SUT_OK);
+            assert_int_equal(ctx->ops->row_max(ctx, &a.layout, &rows, largest), SUT_OK);
+            for (int i = 0; i < a.m; ++i)
+                if (isnan(expected[i]) ? !isnan(largest[i]) : largest[i] != expected[i])
+                    fail_msg("round %d, row %d: %g, expected %g", round, i, largest[i], expected[i]);
+        }
+        arrays_end(&a);
+    }
+}
+
 /* Slices cover the chunks once, in order, none of them empty; their number depends on the size alone. */
 static void slices(void **state)
 {
@@ -236,9 +285,9 @@ static void slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_length), cmocka_unit_test(tensors_that_are_absent),
-        cmocka_unit_test(every_scale),  cmocka_unit_test(finding_what_is_not_finite),
-        cmocka_unit_test(slices),
+        cmocka_unit_test(every_length),    cmocka_unit_test(tensors_that_are_absent),
+        cmocka_unit_test(every_scale),     cmocka_unit_test(finding_what_is_not_finite),
+        cmocka_unit_test(largest_entries), cmocka_unit_test(slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -252,6 +252,80 @@ static void sums_beyond_f32(void **state)
         }
 }
 
+/*
+ * Steps that only check their gradients look at the largest entries, those with a report at the norms: both refuse the same
+ * gradients, in the same words, and take the same steps.
+ */
+static void the_scan_decides_as_the_norms_do(void **state)
+{
+    (void)state;
+    enum { N = 40000, CASES = 22 };
+    static const sut_surgery_method methods[] = {SUT_SURGERY_SUM, SUT_SURGERY_MEAN, SUT_SURGERY_FIXED};
+    static const double sizes[] = {1e-30, 1,   1e-3, 0.4,
+                                   0.9,   1.1, 3}; /* the first two as they are, else parts of the limit */
+    static const double preference[3] = {0.5, 2, 0};
+    static double memory[3][N];
+    int refused = 0, taken = 0;
+    for (int dtype = SUT_DTYPE_F32; dtype <= SUT_DTYPE_F64; ++dtype)
+        for (int m = 1; m <= 3; ++m)
+            for (int method = 0; method < 3; ++method)
+                for (int k = 0; k < CASES; ++k) {
+                    test_random r = {(uint64_t)(k + 100 * m)};
+                    const double size = sizes[k % 7], longest = dtype == SUT_DTYPE_F32 ? 1e37 : 1e300;
+                    const double scale = k % 7 < 2 ? size : size * longest / (k / 7 % 2 ? 1 : sqrt(N));
+                    const void *grads[2 * 3];
+                    for (int i = 0; i < m; ++i) {
+                        for (int64_t j = 0; j < N; ++j)
+                            step_set(memory[i], (sut_dtype)dtype, j,
+                                     k / 7 % 2 ? (j == 777 * i ? scale : 0) /* one entry, or all of them */
+                                               : (test_below(&r, 2) ? scale : -scale));
+                        grads[2 * i] = memory[i];
+                        grads[2 * i + 1] = (char *)memory[i] + 1001 * sut_dtype_size((sut_dtype)dtype);
+                    }
+                    if (k == CASES - 1) {
+                        step_set(memory[m - 1], (sut_dtype)dtype, 30123, NAN); /* where the weight may be 0 */
+                        grads[0] = NULL;
+                    }
+                    sut_status status[2];
+                    char text[2][200];
+                    static double theta[2][N];
+                    for (int with = 0; with < 2; ++with) {
+                        sut_context *const ctx = step_context(1 + with, SUT_ISA_AUTO);
+                        memset(theta[with], 0, sizeof theta[with]);
+                        const sut_tensor tensors[2] = {
+                            {.data = theta[with], .dtype = (sut_dtype)dtype, .n_dims = 1, .shape = {1001}},
+                            {.data = (char *)theta[with] + 1001 * sut_dtype_size((sut_dtype)dtype),
+                             .dtype = (sut_dtype)dtype,
+                             .n_dims = 1,
+                             .shape = {N - 1001}}};
+                        sut_optimizer_config config;
+                        sut_optimizer *opt;
+                        sut_report report;
+                        sut_optimizer_config_init(&config, SUT_OPTIMIZER_ADAM);
+                        config.tensors = tensors;
+                        config.n_tensors = 2;
+                        config.n_losses = m;
+                        config.surgery.method = methods[method];
+                        config.surgery.preference = methods[method] == SUT_SURGERY_FIXED ? preference : NULL;
+                        assert_int_equal(sut_optimizer_create(&opt, ctx, &config), SUT_OK);
+                        sut_report_init(&report);
+                        status[with] = sut_optimizer_step(opt, grads, NULL, with ? &report : NULL);
+                        (void)snprintf(text[with], sizeof text[with], "%s",
+                                       status[with] ? sut_context_last_error(ctx) : "");
+                        assert_int_equal(sut_optimizer_steps(opt), status[with] == SUT_OK);
+                        sut_optimizer_destroy(opt);
+                    }
+                    assert_int_equal(status[0], status[1]);
+                    assert_string_equal(text[0], text[1]);
+                    assert_memory_equal(theta[0], theta[1], sizeof theta[0]);
+                    if (k == CASES - 1)
+                        assert_int_equal(status[0], SUT_ERROR_NOT_FINITE);
+                    refused += status[0] == SUT_ERROR_OUT_OF_RANGE;
+                    taken += status[0] == SUT_OK;
+                }
+    assert_true(refused > 50 && taken > 100);
+}
+
 /* NaN in a parameter or in the state is no clean step: an aligned one is refused before a parameter moves, in stages too; the
  * report of another one certifies nothing. */
 static void proposals_that_are_no_numbers(void **state)
@@ -323,6 +397,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_beyond_f32),
+        cmocka_unit_test(the_scan_decides_as_the_norms_do),
         cmocka_unit_test(proposals_that_are_no_numbers),
         cmocka_unit_test(rates_beyond_f32),
         cmocka_unit_test(huge_gradients),
