@@ -4,7 +4,7 @@ only be there when they already are."""
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -25,6 +25,24 @@ def torch_module() -> Any:
     if torch_in_c is None:
         torch_in_c = _suture.register_torch(torch)
     return torch
+
+
+def change_counter(torch: Any) -> Callable[[list[Any]], None] | None:
+    """PyTorch's function that counts a change of each tensor of a list. In older versions it takes one tensor."""
+    count: Callable[[Any], None] | None = getattr(torch._C, "_increment_version", None)
+    if count is None:
+        return None
+    try:
+        count([])
+        return count
+    except (RuntimeError, TypeError):
+        single = count
+
+    def one_by_one(tensors: list[Any]) -> None:
+        for t in tensors:
+            single(t)
+
+    return one_by_one
 
 
 def is_torch(x: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Iterable, Mapping, Sequence
 import numpy as np
 
 from . import _cuda, _suture
-from ._arrays import compute_like, is_array, is_cuda_array, is_jax, is_torch, torch_module
+from ._arrays import change_counter, compute_like, is_array, is_cuda_array, is_jax, is_torch, torch_module
 from ._state import has_master, slots
 
 
@@ -180,8 +180,9 @@ class Optimizer:
         )
         torch = torch_module()
         counted = [t for _, t, _ in tensors if is_torch(t) and not t.is_inference()]
-        if counted and hasattr(torch._C, "_increment_version"):
-            self._core.after_step(torch._C._increment_version, counted)
+        count = change_counter(torch) if counted else None
+        if count is not None:
+            self._core.after_step(count, counted)
 
     @staticmethod
     def _groups(params: Any) -> Sequence[Mapping[str, Any]]:

@@ -10,9 +10,15 @@ The optimizer of PyTorch training loops. Three lines change:
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any, Callable, Iterable, Mapping, Sequence, TypeVar, cast
 
 import torch
+
+_version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
+if _version < (2, 6):
+    raise ImportError(f"suture.torch needs PyTorch 2.6 or later; this is {torch.__version__}")
+
 from torch.compiler import is_compiling
 from torch.nn.parameter import UninitializedParameter
 from torch.optim.optimizer import (
@@ -21,7 +27,7 @@ from torch.optim.optimizer import (
 )
 
 from . import _cuda, _state, _suture, _torch_state
-from ._arrays import torch_module
+from ._arrays import change_counter, torch_module
 from ._optimizer import entries_of, fold_betas, hyper_names, settle_rates, split_options
 from ._shown import Shown
 
@@ -30,7 +36,7 @@ __all__ = ["Optimizer"]
 #: Options with an entry per loss.
 _PER_LOSS = ("preference", "order")
 
-_increment_version = getattr(torch._C, "_increment_version", None)
+_count_changes = change_counter(torch)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -41,10 +47,17 @@ def _not_compiled(function: _F) -> _F:
     return function if disable is None else cast(_F, disable(function))
 
 
-#: What compiles functions that are called, None when nothing does.
-_compiler: Callable[[], Any] = getattr(
-    getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "get_eval_frame_callback", lambda: None
-)
+def _compiler_of(version: tuple[int, ...]) -> Callable[[], Any]:
+    """A function that returns what compiles functions that are called, None when nothing does. PyTorch's own gives away a
+    reference that it does not hold before 2.8, which ends in a crash; there every step goes the way of those in compiled
+    functions."""
+    if version < (2, 8):
+        return lambda: True
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    return getattr(frames, "get_eval_frame_callback", lambda: None)
+
+
+_compiler = _compiler_of(_version)
 
 
 @_not_compiled
@@ -195,8 +208,8 @@ class Optimizer(torch.optim.Optimizer):
             c["isa"],
         )
         counted = [p for _, p, _ in tensors if not p.is_inference()]
-        if counted and _increment_version is not None:
-            core.after_step(_increment_version, counted)
+        if counted and _count_changes is not None:
+            core.after_step(_count_changes, counted)
         return core
 
     def _use(self, core: _suture.Optimizer) -> None:

@@ -123,6 +123,17 @@ def test_import_needs_neither_torch_nor_jax():
     assert out.stdout.strip() == "[1. 1.]"
 
 
+def test_old_versions_of_torch_are_refused_by_name():
+    pytest.importorskip("torch")
+    code = "import torch; torch.__version__ = {!r}\nimport suture.torch; print(suture.torch._compiler() is None)"
+    ends = [
+        subprocess.run([sys.executable, "-c", code.format(version)], capture_output=True, text=True, timeout=120)
+        for version in ("2.5.1+cu121", "2.7.0a0+git", "2.10.0", "3.0.1.dev2")
+    ]
+    assert "suture.torch needs PyTorch 2.6 or later; this is 2.5.1+cu121" in ends[0].stderr
+    assert [end.stdout for end in ends] == ["", "False\n", "True\n", "True\n"], ends[1].stderr
+
+
 def test_everything_is_imported_without_torch_and_jax():
     code = (
         "import sys\n"
