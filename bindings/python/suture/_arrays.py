@@ -3,6 +3,7 @@ only be there when they already are."""
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, Callable
 
@@ -25,6 +26,14 @@ def torch_module() -> Any:
     if torch_in_c is None:
         torch_in_c = _suture.register_torch(torch)
     return torch
+
+
+def needs_version(module: Any, user: str, name: str, *least: int) -> tuple[int, ...]:
+    """The version of a module as numbers; an ImportError where it is older than that."""
+    version = tuple(map(int, re.findall(r"\d+", module.__version__)[: len(least)]))
+    if version < least:
+        raise ImportError(f"{user} needs {name} {'.'.join(map(str, least))} or later; this is {module.__version__}")
+    return version
 
 
 def change_counter(torch: Any) -> Callable[[list[Any]], None] | None:

@@ -20,8 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _functional, _suture
+from ._arrays import needs_version
 from ._optimizer import Optimizer as _HostOptimizer
 from ._optimizer import hyper_names, split_options
+
+needs_version(jax, "suture.jax", "JAX", 0, 4, 35)
 
 __all__ = ["State", "combine", "conflict", "optimizer", "project", "weights"]
 

@@ -10,14 +10,13 @@ The optimizer of PyTorch training loops. Three lines change:
 from __future__ import annotations
 
 import copy
-import re
 from typing import Any, Callable, Iterable, Mapping, Sequence, TypeVar, cast
 
 import torch
 
-_version = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2]))
-if _version < (2, 6):
-    raise ImportError(f"suture.torch needs PyTorch 2.6 or later; this is {torch.__version__}")
+from ._arrays import change_counter, needs_version, torch_module
+
+_version = needs_version(torch, "suture.torch", "PyTorch", 2, 6)  # before names are imported that older ones lack
 
 from torch.compiler import is_compiling
 from torch.nn.parameter import UninitializedParameter
@@ -27,7 +26,6 @@ from torch.optim.optimizer import (
 )
 
 from . import _cuda, _state, _suture, _torch_state
-from ._arrays import change_counter, torch_module
 from ._optimizer import entries_of, fold_betas, hyper_names, settle_rates, split_options
 from ._shown import Shown
 

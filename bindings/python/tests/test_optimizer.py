@@ -113,9 +113,9 @@ def test_rate_and_peak_are_one_where_one_is_given():
     try:
         import torch
 
-        import suture.torch
+        from suture.torch import Optimizer
 
-        makers.append(lambda p, **o: suture.torch.Optimizer([torch.ones(3, requires_grad=True)], **o))
+        makers.append(lambda p, **o: Optimizer([torch.ones(3, requires_grad=True)], **o))
     except ImportError:
         torch = None
     for make in makers:

@@ -134,6 +134,13 @@ def test_old_versions_of_torch_are_refused_by_name():
     assert [end.stdout for end in ends] == ["", "False\n", "True\n", "True\n"], ends[1].stderr
 
 
+def test_old_versions_of_jax_are_refused_by_name():
+    pytest.importorskip("jax")
+    code = "import jax; jax.__version__ = '0.4.34'\nimport suture.jax"
+    end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "suture.jax needs JAX 0.4.35 or later; this is 0.4.34" in end.stderr
+
+
 def test_everything_is_imported_without_torch_and_jax():
     code = (
         "import sys\n"
