@@ -286,6 +286,16 @@ static inline double sut_fold(const double *lanes)
     }                                                                                                          \
     SUT_SUMS(kind, sut_triangle_##M##_##kind, M, M, M *(M + 1) / 2, sut_triangle_step_##M##_##kind)
 
+/* Those of M rows in two places: inputs x, y; the products of the x, then those of the y. */
+#define SUT_TRIANGLE_PAIR(kind, M)                                                                                  \
+    SUT_INLINE void sut_triangle_pair_step_##M##_##kind(sut_vector_##kind *sum, const sut_stored_##kind *const *in, \
+                                                        int64_t k)                                                  \
+    {                                                                                                               \
+        sut_triangle_step_##M##_##kind(sum, in, k);                                                                 \
+        sut_triangle_step_##M##_##kind(sum + M * (M + 1) / 2, in + M, k);                                           \
+    }                                                                                                               \
+    SUT_SUMS(kind, sut_triangle_pair_##M##_##kind, 2 * M, 2 * M, M * (M + 1), sut_triangle_pair_step_##M##_##kind)
+
 /* And under a metric: inputs x, w. */
 #define SUT_METRIC_TRIANGLE(kind, M)                                                                                  \
     SUT_INLINE void sut_metric_triangle_step_##M##_##kind(sut_vector_##kind *sum, const sut_stored_##kind *const *in, \
@@ -452,5 +462,9 @@ static inline double sut_fold(const double *lanes)
 SUT_DOT_PRODUCTS(float)
 SUT_DOT_PRODUCTS(double)
 SUT_DOT_PRODUCTS(wide)
+
+SUT_TRIANGLE_PAIR(float, 1)
+SUT_TRIANGLE_PAIR(float, 2)
+SUT_TRIANGLE_PAIR(float, 3)
 
 #endif /* SUT_BACKEND_CPU_DOTS_H */

@@ -174,13 +174,102 @@ static void walk_slice(void *argument, int slice, int worker)
         sums[k] = sut_fold(lanes[k]);
 }
 
+/*
+ * The Gram matrix of one to three large f32 rows. Two or three streams alone leave memory waiting: a worker takes two slices at
+ * once, chunk beside chunk, each with the sums that it has on its own.
+ */
+#define SUT_PAIRED_ROWS 3
+
+/* All rows of a whole chunk of f32, or false. */
+static bool whole_rows(const walk *w, int64_t tensor, int64_t chunk, const float **rows)
+{
+    const sut_layout *const layout = w->layout;
+    const int64_t offset = (chunk - layout->first_chunk[tensor]) * SUT_CHUNK;
+    if (layout->dtype[tensor] != SUT_DTYPE_F32 || layout->count[tensor] - offset < SUT_CHUNK)
+        return false;
+    for (int i = 0; i < w->rows->m; ++i) {
+        const float *const x = w->rows->data[(int64_t)i * layout->n_tensors + tensor];
+        if (!x)
+            return false;
+        rows[i] = x + offset;
+    }
+    return true;
+}
+
+static void gram_of_one(const walk *w, int64_t tensor, int64_t chunk, double (*lanes)[SUT_LANES], double *buffer)
+{
+    const sut_layout *const layout = w->layout;
+    const int64_t offset = (chunk - layout->first_chunk[tensor]) * SUT_CHUNK;
+    const int64_t left = layout->count[tensor] - offset, count = left < SUT_CHUNK ? left : SUT_CHUNK;
+    if (layout->dtype[tensor] == SUT_DTYPE_F64)
+        sut_gram_chunk_double(w->rows, layout, tensor, offset, count, false, SUT_AHEAD, lanes, buffer);
+    else
+        sut_gram_chunk_float(w->rows, layout, tensor, offset, count, false, SUT_AHEAD, lanes, (float *)buffer);
+}
+
+static void gram_slices(void *argument, int task, int worker)
+{
+    const walk *const w = argument;
+    const sut_layout *const layout = w->layout;
+    const int m = w->rows->m, n_sums = w->scratch.n_sums;
+    double(*const lanes)[SUT_LANES] = (double(*)[SUT_LANES])w->scratch.lanes + (size_t)worker * max_sums(m);
+    double *const buffer = w->scratch.rows + (size_t)worker * (size_t)m * SUT_BLOCK;
+    const int slice[2] = {task, task + w->n_slices / 2};
+    int64_t chunk[2], end[2], tensor[2];
+    double *to[SUT_PAIRED_ROWS * (SUT_PAIRED_ROWS + 1)];
+    memset(lanes, 0, 2 * (size_t)n_sums * sizeof *lanes);
+    for (int k = 0; k < 2 * n_sums; ++k)
+        to[k] = lanes[k];
+    for (int k = 0; k < 2; ++k) {
+        chunk[k] = sut_slice_begin(layout->n_chunks, w->n_slices, slice[k]);
+        end[k] = sut_slice_begin(layout->n_chunks, w->n_slices, slice[k] + 1);
+        tensor[k] = find_tensor(layout, chunk[k]);
+    }
+    while (chunk[0] < end[0] || chunk[1] < end[1]) {
+        const float *rows[2 * SUT_PAIRED_ROWS];
+        for (int k = 0; k < 2; ++k)
+            while (chunk[k] < end[k] && chunk[k] >= layout->first_chunk[tensor[k] + 1])
+                ++tensor[k];
+        if (chunk[0] < end[0] && chunk[1] < end[1] && whole_rows(w, tensor[0], chunk[0], rows) &&
+            whole_rows(w, tensor[1], chunk[1], rows + m)) {
+            for (int64_t start = 0; start < SUT_CHUNK; start += SUT_BLOCK) {
+                (m == 3   ? sut_triangle_pair_3_float
+                 : m == 2 ? sut_triangle_pair_2_float
+                          : sut_triangle_pair_1_float)(rows, SUT_BLOCK, SUT_AHEAD, to);
+                for (int i = 0; i < 2 * m; ++i)
+                    rows[i] += SUT_BLOCK;
+            }
+        } else {
+            for (int k = 0; k < 2; ++k)
+                if (chunk[k] < end[k])
+                    gram_of_one(w, tensor[k], chunk[k], lanes + k * n_sums, buffer);
+        }
+        ++chunk[0];
+        ++chunk[1];
+    }
+    for (int k = 0; k < 2; ++k)
+        for (int i = 0; i < n_sums; ++i)
+            w->scratch.sums[(size_t)slice[k] * (size_t)n_sums + (size_t)i] = sut_fold(lanes[k * n_sums + i]);
+}
+
+/* Two slices have as many sums as the lanes of a worker have room for, see max_sums(). */
+static bool is_paired(const walk *w)
+{
+    return !w->pass && !w->strict && !w->careful && w->prefetch && w->rows->m <= SUT_PAIRED_ROWS &&
+           w->n_slices % 2 == 0;
+}
+
 static void run_walk(walk *w, int n_sums, double *sums)
 {
     sut_context *const ctx = w->ctx;
     w->scratch = partition(ctx, w->rows->m, n_sums);
     w->n_slices = w->pass && w->pass->factor ? 1 : sut_n_slices(w->layout);
     w->prefetch = w->layout->n_elements >= SUT_PREFETCH_ELEMENTS;
-    sut_pool_run(ctx->pool, w->n_slices, w->layout->n_elements > SUT_SERIAL_ELEMENTS, walk_slice, w);
+    const bool parallel = w->layout->n_elements > SUT_SERIAL_ELEMENTS;
+    if (is_paired(w))
+        sut_pool_run(ctx->pool, w->n_slices / 2, parallel, gram_slices, w);
+    else
+        sut_pool_run(ctx->pool, w->n_slices, parallel, walk_slice, w);
     memset(sums, 0, (size_t)n_sums * sizeof *sums);
     for (int slice = 0; slice < w->n_slices; ++slice)
         for (int k = 0; k < n_sums; ++k)

@@ -210,6 +210,44 @@ static void finding_what_is_not_finite(void **state)
     }
 }
 
+/* Up to three large rows are read in two places at once: the same bits as beside a fourth row, which is not. */
+static void large_rows(void **state)
+{
+    (void)state;
+    static const int64_t counts[MAX_TENSORS] = {300001, 81920, 5, 180000};
+    test_random r = {36};
+    for (int round = 0; round < STEP_ROUNDS(6, 2); ++round) {
+        sut_dtype types[MAX_TENSORS] = {SUT_DTYPE_F32, SUT_DTYPE_F32, SUT_DTYPE_F32, SUT_DTYPE_F32};
+        types[round % MAX_TENSORS] = (sut_dtype)(SUT_DTYPE_F32 + round % 4);
+        arrays a;
+        arrays_begin(&a, 4, MAX_TENSORS, counts, types);
+        for (int at = 0; at < a.m * MAX_TENSORS; ++at) {
+            for (int64_t k = 0; k < counts[at % MAX_TENSORS]; ++k)
+                set(&a, at / MAX_TENSORS, at % MAX_TENSORS, k, test_uniform(&r) - 0.3);
+            if (round > 1 && test_below(&r, 8) == 0)
+                a.data[at] = NULL;
+        }
+        for (int isa = SUT_ISA_BASELINE; isa <= SUT_ISA_AVX512; ++isa)
+            for (int threads = 1; threads <= 3; threads += 2) {
+                sut_context *const ctx = step_context(threads, (sut_isa)isa);
+                if (!ctx)
+                    continue;
+                double K[4][16];
+                assert_int_equal(sut_backend_reserve(ctx, 4), SUT_OK);
+                for (int m = 4; m >= 1; --m) {
+                    const sut_rows rows = {a.data, m, NULL};
+                    assert_int_equal(ctx->ops->gram(ctx, &a.layout, &rows, false, K[m - 1]), SUT_OK);
+                    for (int i = 0; i < m; ++i)
+                        for (int j = 0; j < m; ++j)
+                            assert_true(K[m - 1][i * m + j] == K[3][i * 4 + j]);
+                }
+            }
+        if (round == 0)
+            check_gram(&a, false, "large rows");
+        arrays_end(&a);
+    }
+}
+
 /* The largest absolute value of each row, in every type; Inf is one, NaN wins over all. */
 static void largest_entries(void **state)
 {
@@ -287,7 +325,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length),    cmocka_unit_test(tensors_that_are_absent),
         cmocka_unit_test(every_scale),     cmocka_unit_test(finding_what_is_not_finite),
-        cmocka_unit_test(largest_entries), cmocka_unit_test(slices),
+        cmocka_unit_test(largest_entries), cmocka_unit_test(large_rows),
+        cmocka_unit_test(slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
