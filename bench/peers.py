@@ -250,11 +250,12 @@ def bench_aligned(n, m, seconds):
     torch.manual_seed(0)
     start, sets = tensors(n), gradient_sets(n, m)
     made = {}
-    for name in ("suture.torch", "PyTorch, Gram form", "PyTorch, as published"):
+    for name in ("suture.torch", "suture.torch, report=False", "PyTorch, Gram form", "PyTorch, as published"):
         params = [p.clone() for p in start]
-        if name == "suture.torch":
+        if name.startswith("suture"):
             opt = suture.torch.Optimizer(params, "adam", lr=1e-4, surgery="config", align="gua")
-            step = lambda rows, opt=opt: opt.step_grads(rows)
+            report = "report" not in name
+            step = lambda rows, opt=opt, report=report: opt.step_grads(rows, report=report)
         else:
             opt = Published(params, 1e-4) if "published" in name else GramForm(params, 1e-4, m)
             step = opt.step
