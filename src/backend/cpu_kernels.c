@@ -137,6 +137,18 @@ typedef struct walk {
 SUT_STEP_CHUNK(float)
 SUT_STEP_CHUNK(double)
 
+/* One chunk's share of the Gram matrix. */
+static void gram_of_chunk(const walk *w, int64_t tensor, int64_t chunk, double (*lanes)[SUT_LANES], double *buffer)
+{
+    const sut_layout *const layout = w->layout;
+    const int64_t offset = (chunk - layout->first_chunk[tensor]) * SUT_CHUNK, ahead = w->prefetch ? SUT_AHEAD : 0;
+    const int64_t left = layout->count[tensor] - offset, count = left < SUT_CHUNK ? left : SUT_CHUNK;
+    if (w->careful || layout->dtype[tensor] == SUT_DTYPE_F64)
+        sut_gram_chunk_double(w->rows, layout, tensor, offset, count, false, ahead, lanes, buffer);
+    else
+        sut_gram_chunk_float(w->rows, layout, tensor, offset, count, w->strict, ahead, lanes, (float *)buffer);
+}
+
 static void walk_slice(void *argument, int slice, int worker)
 {
     const walk *const w = argument;
@@ -152,22 +164,18 @@ static void walk_slice(void *argument, int slice, int worker)
     for (; chunk < end; ++chunk) {
         while (chunk >= layout->first_chunk[tensor + 1])
             ++tensor;
-        const int64_t offset = (chunk - layout->first_chunk[tensor]) * SUT_CHUNK;
-        const int64_t left = layout->count[tensor] - offset;
-        const int64_t count = left < SUT_CHUNK ? left : SUT_CHUNK;
-        const bool f64 = w->careful || layout->dtype[tensor] == SUT_DTYPE_F64;
-        const int64_t ahead = w->prefetch ? SUT_AHEAD : 0;
         if (!w->pass) {
-            if (f64)
-                sut_gram_chunk_double(w->rows, layout, tensor, offset, count, false, ahead, lanes, buffer);
-            else
-                sut_gram_chunk_float(w->rows, layout, tensor, offset, count, w->strict, ahead, lanes, (float *)buffer);
-        } else if (w->pass->tensors[tensor].present) {
-            if (f64)
-                step_chunk_double(w, tensor, offset, count, lanes, buffer);
-            else
-                step_chunk_float(w, tensor, offset, count, lanes, buffer);
+            gram_of_chunk(w, tensor, chunk, lanes, buffer);
+            continue;
         }
+        if (!w->pass->tensors[tensor].present)
+            continue;
+        const int64_t offset = (chunk - layout->first_chunk[tensor]) * SUT_CHUNK;
+        const int64_t left = layout->count[tensor] - offset, count = left < SUT_CHUNK ? left : SUT_CHUNK;
+        if (w->careful || layout->dtype[tensor] == SUT_DTYPE_F64)
+            step_chunk_double(w, tensor, offset, count, lanes, buffer);
+        else
+            step_chunk_float(w, tensor, offset, count, lanes, buffer);
     }
     double *const sums = w->scratch.sums + (size_t)slice * (size_t)n_sums;
     for (int k = 0; k < n_sums; ++k)
@@ -194,17 +202,6 @@ static bool whole_rows(const walk *w, int64_t tensor, int64_t chunk, const float
         rows[i] = x + offset;
     }
     return true;
-}
-
-static void gram_of_one(const walk *w, int64_t tensor, int64_t chunk, double (*lanes)[SUT_LANES], double *buffer)
-{
-    const sut_layout *const layout = w->layout;
-    const int64_t offset = (chunk - layout->first_chunk[tensor]) * SUT_CHUNK;
-    const int64_t left = layout->count[tensor] - offset, count = left < SUT_CHUNK ? left : SUT_CHUNK;
-    if (layout->dtype[tensor] == SUT_DTYPE_F64)
-        sut_gram_chunk_double(w->rows, layout, tensor, offset, count, false, SUT_AHEAD, lanes, buffer);
-    else
-        sut_gram_chunk_float(w->rows, layout, tensor, offset, count, false, SUT_AHEAD, lanes, (float *)buffer);
 }
 
 static void gram_slices(void *argument, int task, int worker)
@@ -242,7 +239,7 @@ static void gram_slices(void *argument, int task, int worker)
         } else {
             for (int k = 0; k < 2; ++k)
                 if (chunk[k] < end[k])
-                    gram_of_one(w, tensor[k], chunk[k], lanes + k * n_sums, buffer);
+                    gram_of_chunk(w, tensor[k], chunk[k], lanes + k * n_sums, buffer);
         }
         ++chunk[0];
         ++chunk[1];
