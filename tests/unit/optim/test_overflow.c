@@ -324,6 +324,32 @@ static void the_scan_decides_as_the_norms_do(void **state)
                     taken += status[0] == SUT_OK;
                 }
     assert_true(refused > 50 && taken > 100);
+
+    /* At the limit itself, where the last bit of a norm decides. */
+    for (int n = 3000; n < 3100; ++n) {
+        sut_context *const ctx = step_context(1, SUT_ISA_AUTO);
+        double *const theta = memory[1];
+        const void *const grads[1] = {memory[0]};
+        const sut_tensor tensor = {.data = theta, .dtype = SUT_DTYPE_F64, .n_dims = 1, .shape = {n}};
+        sut_optimizer_config config;
+        sut_optimizer_config_init(&config, SUT_OPTIMIZER_SGD);
+        config.tensors = &tensor;
+        config.n_tensors = 1;
+        config.hyper.lr = 1e-303;
+        sut_status status[2];
+        for (int k = 0; k < n; ++k)
+            memory[0][k] = 1e300 / sqrt(n);
+        memset(theta, 0, sizeof memory[1]);
+        for (int with = 0; with < 2; ++with) {
+            sut_optimizer *opt;
+            sut_report report;
+            sut_report_init(&report);
+            assert_int_equal(sut_optimizer_create(&opt, ctx, &config), SUT_OK);
+            status[with] = sut_optimizer_step(opt, grads, NULL, with ? &report : NULL);
+            sut_optimizer_destroy(opt);
+        }
+        assert_int_equal(status[0], status[1]);
+    }
 }
 
 /* NaN in a parameter or in the state is no clean step: an aligned one is refused before a parameter moves, in stages too; the
