@@ -134,6 +134,24 @@ def test_old_versions_of_torch_are_refused_by_name():
     assert [end.stdout for end in ends] == ["", "False\n", "True\n", "True\n"], ends[1].stderr
 
 
+def test_changes_are_counted_whatever_the_function_takes():
+    from types import SimpleNamespace
+
+    from suture._arrays import change_counter
+
+    seen = []
+
+    def single(tensor):
+        if isinstance(tensor, list):
+            raise RuntimeError("expects a tensor")
+        seen.append(tensor)
+
+    change_counter(SimpleNamespace(_C=SimpleNamespace(_increment_version=single)))([1, 2])
+    change_counter(SimpleNamespace(_C=SimpleNamespace(_increment_version=seen.extend)))([3, 4])
+    assert seen == [1, 2, 3, 4]
+    assert change_counter(SimpleNamespace(_C=SimpleNamespace())) is None
+
+
 def test_old_versions_of_jax_are_refused_by_name():
     pytest.importorskip("jax")
     code = "import jax; jax.__version__ = '0.4.34'\nimport suture.jax"
