@@ -217,8 +217,18 @@ SUT_HOST_DEVICE static const sut_request *find_gram(sut_algebra *a)
     return request(a, SUT_REQUEST_DONE, CHECKING_PARAMETERS);
 }
 
+SUT_HOST_DEVICE static bool largest_are_finite(const sut_algebra *a)
+{
+    bool finite = true;
+    for (int i = 0; i < a->m; ++i)
+        finite = finite && isfinite(a->largest[i]);
+    return finite;
+}
+
 SUT_HOST_DEVICE static const sut_request *check_parameters(sut_algebra *a)
 {
+    if (a->scanned && !largest_are_finite(a))
+        return begin_gram(a); /* which names the culprit, before parameters are looked at */
     return request(a, a->config->check == SUT_CHECK_ALL ? SUT_REQUEST_PARAMETERS : SUT_REQUEST_DONE, WEIGHING);
 }
 
@@ -296,15 +306,12 @@ SUT_HOST_DEVICE static bool sum_is_fine(sut_algebra *a)
     return !(norm > limit);
 }
 
-/* The largest entries show that every gradient is finite, and their sum not too long. Where they do not, norms are looked at. */
+/* The largest entries show that the sum of the gradients is not too long. Where they do not, norms are looked at. */
 SUT_HOST_DEVICE static bool scan_suffices(const sut_algebra *a)
 {
     double bound = 0;
     for (int i = 0; i < a->m; ++i)
         bound += fabs(a->surgery.weights[i]) * a->largest[i];
-    for (int i = 0; i < a->m; ++i)
-        if (!isfinite(a->largest[i])) /* whatever its weight */
-            return false;
     /* A norm may round to more than this; near the limit it decides. */
     return bound * sqrt((double)a->n_elements) <= sut_algebra_longest(a) * (1 - 1e-10);
 }
