@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/pool.h"
+#include "support/pool.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -116,25 +116,13 @@ static void many_tiny_runs(void **state)
 }
 
 /* Tasks that wait for each other: only threads of their own can finish them. */
-static void meet(void *argument, int index, int worker)
-{
-    atomic_int *const arrived = argument;
-    (void)index, (void)worker;
-    (void)atomic_fetch_add(arrived, 1);
-    for (int k = 0; k < 20000 && atomic_load(arrived) < 4; ++k)
-        pause_for(1000);
-}
-
 static void tasks_run_at_the_same_time(void **state)
 {
     (void)state;
     sut_context *const ctx = new_context();
     struct sut_pool *const pool = sut_pool_create(ctx, 4);
-    for (int k = 0; k < 5; ++k) {
-        atomic_int arrived = 0;
-        sut_pool_run(pool, 4, true, meet, &arrived);
-        assert_int_equal(atomic_load(&arrived), 4);
-    }
+    for (int k = 0; k < 5; ++k)
+        assert_int_equal(test_pool_meet(pool, 4), 4);
     sut_pool_destroy(ctx, pool);
     sut_context_destroy(ctx);
 }
@@ -207,6 +195,7 @@ static int in_child(sut_context *ctx, struct sut_pool *pool, record *r, int gene
             bad = bad || r->runs[i] != 1;
     }
     if (generations > 0) {
+        test_pool_before_fork(pool, r->n_threads);
         const pid_t child = fork();
         if (child == 0)
             _exit(in_child(ctx, pool, r, generations - 1));
@@ -233,6 +222,7 @@ static void fork_in_every_state(void **state)
             run(pool, &r, 8, true);
         if (k % 2)
             pause_for(300);
+        test_pool_before_fork(pool, 1 + k);
         const pid_t child = fork();
         if (child == 0)
             _exit(in_child(ctx, pool, &r, 1));

@@ -2,6 +2,7 @@
  * Optimizers among threads and processes: contexts side by side in threads of their own (for the thread sanitizer to look
  * at), the same run again and again, and a fork in the middle of a run. Same bits everywhere, and no hang.
  */
+#include "support/pool.h"
 #include "support/step.h"
 
 #include <pthread.h>
@@ -199,9 +200,11 @@ static void fork_in_the_middle_of_a_run(void **state)
                 (void)go_on(run, g, &r, 2);
             int fd[2];
             assert_int_equal(pipe(fd), 0);
+            if (used)
+                test_pool_before_fork(ctx->pool, n_threads);
             const pid_t child = fork();
             if (child == 0) {
-                (void)alarm(10); /* a hang ends the child */
+                (void)alarm(60); /* a hang ends the child */
                 const uint64_t hash = go_on(run, g, &r, STEPS);
                 const bool told = write(fd[1], &hash, sizeof hash) == sizeof hash;
                 step_grads_free(g);
