@@ -35,6 +35,10 @@ for peer in torch "jax optax" "torchjd[full]" conflictfree mypy tensorboard matp
     pip install $peer >>"$work/packages.log" 2>&1 || echo "left out, not to be had: $peer"
 done
 
+# Tests on all processors at once, where that package is to be had.
+side_by_side=
+pip install pytest-xdist >>"$work/packages.log" 2>&1 && side_by_side="-n $(nproc)"
+
 echo "== pip install ."
 # Without isolation the packages from above build it; the build tree stays in the work directory, so a second run is quick.
 PATH="$venv/bin:$PATH" pip install --no-build-isolation --no-deps --force-reinstall \
@@ -63,8 +67,10 @@ done
 echo "== tests"
 cd "$work" || exit 1
 # Small processes on a busy machine: one thread for what is not ours.
-OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} SUTURE_CUDA_STANDIN=$standin "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider --junitxml="$work/report.xml" \
-    -c "$root/pyproject.toml" --rootdir "$root" "$root/bindings/python/tests" "$@"
+# shellcheck disable=SC2086
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} SUTURE_CUDA_STANDIN=$standin "$venv/bin/python" -m pytest -q -rs $side_by_side \
+    -p no:cacheprovider --junitxml="$work/report.xml" -c "$root/pyproject.toml" --rootdir "$root" \
+    "$root/bindings/python/tests" "$@"
 status=$?
 "$venv/bin/python" - "$work/report.xml" <<'EOF'
 import sys
