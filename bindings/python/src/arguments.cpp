@@ -35,6 +35,16 @@ bool Arguments::are_plain(std::initializer_list<nb::handle> arguments)
     return library != 0;
 }
 
+/* Held until the call is over; in its place what has PyTorch's lazy sign in its memory. */
+PyObject *Arguments::hold(PyObject *array)
+{
+    bool ran_code = false; /* nothing was looked at yet */
+    nb::object own = has_lazy_sign(array, &ran_code) ? with_plain_sign(array) : nb::borrow(array);
+    PyObject *const result = own.release().ptr();
+    held.add(result);
+    return result;
+}
+
 Arguments::Arguments(nb::object rows) : G(rows), is_list(is_sequence(rows.ptr()))
 {
     const int64_t found = is_list ? (int64_t)PySequence_Size(G.ptr()) : look_at_whole();
@@ -45,9 +55,7 @@ Arguments::Arguments(nb::object rows) : G(rows), is_list(is_sequence(rows.ptr())
     m = (int)found;
     views.reset(new View[(size_t)m]);
     for (int i = 0; i < m && is_list; i++) {
-        objects[i] = item(G.ptr(), i);
-        Py_INCREF(objects[i]);
-        held.add(objects[i]);
+        objects[i] = hold(item(G.ptr(), i));
         views[i].wide_only = true;
     }
 }
@@ -56,7 +64,7 @@ void Arguments::add(const char *name, nb::handle array)
 {
     vector_argument &v = given[n_given++];
     v.name = name;
-    v.array = array.is_none() ? nullptr : array.ptr();
+    v.array = array.is_none() ? nullptr : hold(array.ptr());
     v.view.wide_only = true;
 }
 
@@ -116,8 +124,14 @@ nb::object Arguments::make_output()
 
 int64_t Arguments::look_at_whole()
 {
+    bool ran_code = false;
+    if (has_lazy_sign(G.ptr(), &ran_code)) {
+        G = with_plain_sign(G.ptr());
+        ran_code = true;
+    }
     whole.wide_only = true;
     whole.open(G.ptr(), "G", false);
+    whole.ran_code = whole.ran_code || ran_code;
     if (whole.device != View::CPU && !whole.is_contiguous()) {
         G = cuda_function("contiguous")(G);
         whole.open(G.ptr(), "G", false);

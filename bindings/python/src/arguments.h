@@ -66,6 +66,7 @@ class Arguments
         View view;
     };
 
+    PyObject *hold(PyObject *array);
     int64_t look_at_whole();
     void look_at_first();
     bool straighten(View &v, PyObject *&array, const std::string &name);

@@ -361,8 +361,15 @@ class Optimizer
     /* The surgery divides by the values of the losses. */
     bool needs_losses() const
     {
-        return config.surgery.method == SUT_SURGERY_MGDA && (config.surgery.mgda_normalisation == SUT_MGDA_LOSS ||
-                                                             config.surgery.mgda_normalisation == SUT_MGDA_LOSS_PLUS);
+        const sut_surgery_config surgery = in_force().surgery;
+        return surgery.method == SUT_SURGERY_MGDA && (surgery.mgda_normalisation == SUT_MGDA_LOSS ||
+                                                      surgery.mgda_normalisation == SUT_MGDA_LOSS_PLUS);
+    }
+    /* Names of the surgery and of the alignment. */
+    nb::tuple methods() const
+    {
+        const sut_optimizer_config c = in_force();
+        return nb::make_tuple(sut_surgery_method_name(c.surgery.method), sut_align_name(c.align));
     }
     /* The number of the parameters' CUDA device; None for the CPU. */
     nb::object device() const
@@ -708,6 +715,15 @@ class Optimizer
         return result;
     }
 
+    /* Settings as they are after loads and changes. */
+    sut_optimizer_config in_force() const
+    {
+        sut_optimizer_config c;
+        sut_optimizer_config_init(&c, config.method);
+        (void)sut_optimizer_get_config(opt, &c);
+        return c;
+    }
+
     void after_load(bool include_parameters)
     {
         for (size_t k = 0; k < hyper.size(); k++) {
@@ -819,6 +835,7 @@ void add_optimizer(nb::module_ &module)
         .def_prop_ro("steps", &Optimizer::steps)
         .def_prop_ro("skipped_steps", &Optimizer::skipped_steps)
         .def_prop_ro("needs_losses", &Optimizer::needs_losses)
+        .def_prop_ro("methods", &Optimizer::methods, nb::sig("def methods(self) -> tuple[str, str]"))
         .def_prop_ro("device", &Optimizer::device, nb::sig("def device(self) -> int | None"))
         .def_prop_ro("n_losses", &Optimizer::losses)
         .def_prop_ro("generation", &Optimizer::current_generation)

@@ -175,6 +175,11 @@ void Tensors::look_at_gradient(int i, size_t k, PyObject *gradient, bool unlocks
     if (gradient == Py_None)
         return;
     const Parameter &p = all[k];
+    if (has_lazy_sign(gradient, ran_code)) {
+        gradient = given[at] = with_plain_sign(gradient).release().ptr();
+        gathered.add(gradient);
+        *ran_code = true;
+    }
     View view;
     if (!view.try_open(gradient, false))
         view.open(gradient, gradient_name(i, k), false);

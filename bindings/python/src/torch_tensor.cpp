@@ -2,8 +2,12 @@
 #include "torch_tensor.h"
 #include "device.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
+#include <malloc.h>
+#include <vector>
 
 namespace suture_python
 {
@@ -38,6 +42,9 @@ static enum { NOT_KNOWN, RIGHT, WRONG } functions_on_cuda = NOT_KNOWN;
 static PyObject *empty = nullptr, *kind_f32 = nullptr, *kind_f64 = nullptr, *requires_grad = nullptr;
 /* Where in a tensor's object the pointer to its implementation is, in words. */
 static size_t place = 0;
+/* Where in the implementation the negative bit is: a word, and a mask; 0: not known. */
+static size_t sign_word = 0;
+static uint64_t sign_bit = 0;
 
 template <typename F> static bool find(void *library, const char *name, F *function)
 {
@@ -98,6 +105,56 @@ static bool find_place(const nb::list &tensors, const nb::object &type)
     return found == 1;
 }
 
+static uint64_t implementation_word(PyObject *tensor, size_t k)
+{
+    uint64_t word;
+    memcpy(&word, static_cast<const char *>(implementation(tensor)) + k * sizeof word, sizeof word);
+    return word;
+}
+
+/* Words that the memory of both implementations has. */
+static size_t common_words(PyObject *a, PyObject *b)
+{
+    const size_t most = 64 * sizeof(uint64_t);
+    return std::min({malloc_usable_size(implementation(a)), malloc_usable_size(implementation(b)), most}) /
+           sizeof(uint64_t);
+}
+
+/* The one bit that is set in views of the opposite sign and not in the tensors below them. Pointers and counts differ, too, but
+ * not in the same bit for each of so many. */
+static bool find_sign(const nb::object &torch, const nb::list &tensors)
+{
+    const nb::object negative_view = torch.attr("_neg_view");
+    nb::list alive; /* so that no two lie in the same place */
+    for (int k = 0; k < 24; k++)
+        alive.append(tensors[(size_t)k % nb::len(tensors)] + nb::int_(k));
+    std::vector<uint64_t> differs;
+    for (size_t k = 0; k < 24; k++) {
+        const nb::object t = alive[k], n = negative_view(t);
+        alive.append(n);
+        const size_t words = common_words(t.ptr(), n.ptr());
+        if (differs.empty())
+            differs.assign(words, UINT64_MAX);
+        differs.resize(std::min(words, differs.size()));
+        for (size_t w = 0; w < differs.size(); w++)
+            differs[w] &= implementation_word(n.ptr(), w) & ~implementation_word(t.ptr(), w);
+    }
+    size_t found = 0;
+    for (size_t k = 0; k < differs.size(); k++)
+        if (differs[k]) {
+            found += (differs[k] & (differs[k] - 1)) ? 2 : 1;
+            sign_word = k;
+        }
+    if (found != 1)
+        return false;
+    sign_bit = differs[sign_word];
+    /* As autograd makes them, and as it does not. */
+    const nb::object one = tensors[0] + nb::int_(1), complex = torch.attr("complex")(one, one);
+    const nb::object lazy = complex.attr("conj")().attr("imag"), plain = complex.attr("imag");
+    return nb::cast<bool>(lazy.attr("is_neg")()) && (implementation_word(lazy.ptr(), sign_word) & sign_bit) != 0 &&
+           (implementation_word(plain.ptr(), sign_word) & sign_bit) == 0;
+}
+
 /* PyTorch's own handle of a tensor holds the same pointer, and the functions tell of both what is known of the tensor: 2 x 5
  * elements of float64 that begin at element 5 of 20. */
 static bool check_handle(const nb::object &aoti, const nb::object &tensor)
@@ -126,7 +183,7 @@ static bool check_handle(const nb::object &aoti, const nb::object &tensor)
 
 static bool understand(const nb::object &torch)
 {
-    const nb::object aoti = torch.attr("_C").attr("_aoti"), zeros = torch.attr("zeros");
+    const nb::object zeros = torch.attr("zeros");
     nb::object whole = zeros(nb::make_tuple(4, 5), nb::arg("dtype") = torch.attr("float64"), nb::arg("device") = "cpu");
     nb::object part = whole[nb::slice(nb::int_(1), nb::int_(3), nb::none())];
     nb::list tensors;
@@ -137,7 +194,11 @@ static bool understand(const nb::object &torch)
     for (nb::handle t : tensors)
         if (Py_TYPE(t.ptr()) != tensor_type && Py_TYPE(t.ptr()) != parameter_type)
             return false; /* a mode that makes tensors of its own is active */
-    return find_functions(&functions) && find_place(tensors, torch.attr("Tensor")) && check_handle(aoti, part);
+    if (!find_place(tensors, torch.attr("Tensor")))
+        return false;
+    if (!find_sign(torch, tensors))
+        sign_bit = 0;
+    return find_functions(&functions) && check_handle(torch.attr("_C").attr("_aoti"), part);
 }
 
 bool register_torch(nb::object torch)
@@ -178,6 +239,25 @@ bool is_plain_tensor(PyObject *object)
     Py_XDECREF(value);
     PyErr_Clear();
     return plain;
+}
+
+bool has_lazy_sign(PyObject *object, bool *ran_code)
+{
+    if (!is_torch_tensor(object))
+        return false;
+    if (sign_bit && implementation(object))
+        return (implementation_word(object, sign_word) & sign_bit) != 0;
+    *ran_code = true;
+    PyObject *result = PyObject_CallMethod(object, "is_neg", nullptr);
+    const int negative = result ? PyObject_IsTrue(result) : 0;
+    Py_XDECREF(result);
+    PyErr_Clear();
+    return negative == 1;
+}
+
+nb::object with_plain_sign(PyObject *tensor)
+{
+    return nb::handle(tensor).attr("detach")().attr("resolve_neg")();
 }
 
 /* ---- making ---- */
@@ -369,21 +449,6 @@ static bool open_by_methods(PyObject *tensor, View &v, extent *e)
     return true;
 }
 
-/* The sign of a tensor can be flipped lazily ("negative bit"); its memory then holds the opposite. Such tensors are views of
- * the imaginary parts of conjugated complex ones: they have gaps, or one element in a storage for more. */
-static bool refuse_lazy_sign(PyObject *tensor, View &v, const extent &e)
-{
-    const int64_t needed = v.count * (int64_t)sut_dtype_size(v.dtype);
-    if (v.count == 0 || (v.count == 1 ? e.storage == needed : e.length == needed))
-        return true;
-    v.ran_code = true;
-    PyObject *result = PyObject_CallMethod(tensor, "is_neg", nullptr);
-    const int negative = result ? PyObject_IsTrue(result) : 0;
-    Py_XDECREF(result);
-    PyErr_Clear();
-    return negative != 1 || refuse(PyExc_ValueError, "has PyTorch's negative bit set; call resolve_neg() on it");
-}
-
 /* The first tensor on a GPU that the functions opened is compared with what its methods say. */
 static bool check_functions_on_cuda(PyObject *tensor, const View &v, const extent &e)
 {
@@ -413,7 +478,9 @@ bool open_torch(PyObject *tensor, View &v)
     }
     if (found == TRY_METHODS)
         found = open_by_methods(tensor, v, &e) ? OPENED : REFUSED;
-    return found == OPENED && check_memory(v, e) && refuse_lazy_sign(tensor, v, e);
+    return found == OPENED && check_memory(v, e) &&
+           (!has_lazy_sign(tensor, &v.ran_code) ||
+            refuse(PyExc_ValueError, "has PyTorch's negative bit set; call resolve_neg() on it"));
 }
 
 } // namespace suture_python

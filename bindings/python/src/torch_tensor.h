@@ -29,6 +29,12 @@ bool register_torch(nb::object torch);
 bool is_torch_tensor(PyObject *object);
 /* Exactly torch.Tensor or torch.nn.Parameter, and no gradient is asked for. */
 bool is_plain_tensor(PyObject *object);
+/* Whether the memory holds the opposite of the values: PyTorch flips signs lazily ("negative bit"), and autograd gives such
+ * gradients where complex numbers are conjugated. The bit is looked for as the place above, since no function tells of it; where
+ * it was not found the tensor's method is asked, and `ran_code` set. */
+bool has_lazy_sign(PyObject *object, bool *ran_code);
+/* The tensor's values as its memory has them: resolve_neg(). */
+nb::object with_plain_sign(PyObject *tensor);
 /* A new tensor of a view's shape and type, row by row, not filled. */
 nb::object new_tensor(const View &like);
 /* Fill in `view`. False, with a Python error set, when the tensor is refused. */

@@ -424,10 +424,10 @@ class Optimizer:
         return _rebuild, (self._tensors, self._config, self._core.to_bytes(False), masters)
 
     def __repr__(self) -> str:
-        c = self._config
+        surgery, align = self._core.methods
         return (
-            f"suture.Optimizer({c['method']}, {len(self._names)} tensors, {c['n_losses']} losses, "
-            f"surgery {c['surgery']}, align {c['align']}, step {self.steps})"
+            f"suture.Optimizer({self._config['method']}, {len(self._names)} tensors, {self.n_losses} losses, "
+            f"surgery {surgery}, align {align}, step {self.steps})"
         )
 
 

@@ -122,7 +122,8 @@ def restore(
     whole: Mapping[str, Any] | None,
     complete: bool = False,
 ) -> None:
-    """Give a new core this state; parameters without an entry begin anew, unless it has to be complete."""
+    """Give a new core this state; parameters without an entry begin anew, unless it has to be complete. Master copies have yet
+    to be compared with their parameters (parameters_changed())."""
     arrays: dict[str, np.ndarray] = {}
     counts: list[int] = []
     given: list[tuple[str, int, np.ndarray]] = []
@@ -160,5 +161,3 @@ def restore(
     core.from_bytes(_state.graft(core.to_bytes(False), arrays, texts), False, False)
     for slot, k, value in given:
         core.write_state(slot, k, value)
-    if any(_state.has_master(p) for _, p, _ in tensors):
-        core.parameters_changed()  # a master copy that the parameter is not the rounding of is none

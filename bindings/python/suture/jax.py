@@ -275,6 +275,14 @@ class _Worker:
             return updates, self.pad(self.last), np.int32(len(self.last))
 
 
+def _names(params: Any) -> list[str]:
+    """Names of the leaves: their paths. Without a last ".value", which Flax's trees of variables have in init() and not in
+    update(): a state is of tensors by these names."""
+    names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    short = [name.removesuffix(".value") or "params" for name in names]
+    return short if len(set(short)) == len(names) else [name or "params" for name in names]
+
+
 def _take_arrays(method: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Hyper-parameters that are arrays of JAX, taken out of the settings: each update brings them along."""
     hyper = split_options(method, settings)[0]
@@ -327,8 +335,7 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
         key = tree, tuple((x.shape, str(x.dtype)) for x in leaves)
         with guard:
             if key not in workers:
-                names = [jax.tree_util.keystr(path) or "params" for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-                workers[key] = _Worker(names, [_struct(x) for x in leaves], settings)
+                workers[key] = _Worker(_names(params), [_struct(x) for x in leaves], settings)
             return workers[key]
 
     def init(params: Any) -> State:

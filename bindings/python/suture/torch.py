@@ -65,6 +65,34 @@ def _called(opt: Optimizer, step: Callable[..., Any], *args: Any, **kwargs: Any)
     return opt._hooked(step, (opt, *args), kwargs)
 
 
+class _Held:
+    """What changes as an optimizer is used. Wrappers of optimizers (those of Lightning and Fabric) have the methods of the one
+    that they wrap and read its attributes, but what a method assigns becomes theirs: so all of it is held in one place."""
+
+    __slots__ = (
+        "built", "called", "core", "generation", "low", "needs_losses", "report", "reports", "state", "versions", "whole"
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.core: Any = None
+        self.built: list[torch.Tensor] = []  # the tensors of the core, in its order
+        self.low: list[torch.Tensor] = []  # those of 16 bits, and their versions after the last step
+        self.versions: list[int] = []
+        self.generation = -1  # of the core whose memory `state` shows
+        self.state: Any = Shown()
+        self.report: _suture.Report | None = None
+        self.reports = False  # keep_reports
+        self.called = False
+        self.needs_losses = True  # until a core says otherwise
+        self.whole = True  # all groups are there
+
+    def forget(self) -> None:
+        """No core and no state, as before the first step."""
+        self.core, self.built, self.low, self.versions, self.generation = None, [], [], [], -1
+        if isinstance(self.state, Shown):
+            self.state.show({})
+
+
 class Optimizer(torch.optim.Optimizer):
     """
     A ``torch.optim.Optimizer`` whose steps hurt none of several losses. Parameter groups, schedulers, ``state_dict``,
@@ -116,32 +144,19 @@ class Optimizer(torch.optim.Optimizer):
             "options": {**rest, "align": align},
         }
         self._begin_empty()
-        self._whole = False
+        self._held.whole = False
         super().__init__(params if isinstance(params, torch.Tensor) else entries_of(params, "params"), defaults)
-        self._whole = True
+        self._held.whole = True
         self._build(self._first_count())  # so that every mistake is found now
         if not self._counts:
-            self._forget()
+            self._held.forget()
 
     def _begin_empty(self) -> None:
         per_loss = {"loss_names": self._config["loss_names"], **self._config["options"]}
         #: Settings with an entry per loss, and their lengths.
         self._counts = {name: len(per_loss[name]) for name in ("loss_names", *_PER_LOSS) if hasattr(per_loss.get(name), "__len__")}
-        self._whole = True  # all groups are there
         self._turn = _suture.Turn()  # what several calls of the core do together, one thread at a time
-        self._state: Any = Shown()
-        self._forget()
-        self._report: _suture.Report | None = None
-        self._needs_losses = True  # until a core says otherwise
-
-    def _forget(self) -> None:
-        self._core: Any = None
-        self._built: list[torch.Tensor] = []  # the tensors of the core, in its order
-        self._low: list[torch.Tensor] = []  # those of 16 bits, and their versions after the last step
-        self._versions: list[int] = []
-        self._generation = -1  # of the core whose memory self.state shows
-        if isinstance(self._state, Shown):
-            self._state.show({})
+        self._held = _Held()
 
     @property
     def state(self) -> Any:
@@ -150,13 +165,13 @@ class Optimizer(torch.optim.Optimizer):
         step. Before the first step it is empty. Entries that are removed begin anew (``opt.state.clear()``,
         ``opt.state = {}``: all of them, as in a new optimizer); entries and tensors that are assigned are copied in.
         """
-        return self._state
+        return self._held.state
 
     @state.setter
     def state(self, given: Mapping[Any, Mapping[str, Any]]) -> None:
         if not isinstance(given, Mapping):
             raise TypeError(f"state is of type {type(given).__name__}; a dict with a dict for each parameter is needed")
-        self._state = given
+        self._held.state = given
 
     # -- the core --
 
@@ -210,46 +225,49 @@ class Optimizer(torch.optim.Optimizer):
             core.after_step(_count_changes, counted)
         return core
 
-    def _use(self, core: _suture.Optimizer) -> None:
-        tensors = [p for _, p, _ in self._tensors()]
-        self._core, self._built = core, tensors
-        self._needs_losses = core.needs_losses
-        self._low = [p for p in tensors if _state.has_master(p) and not p.is_inference()]
-        self._versions = [p._version for p in self._low]
+    def _use(self, core: _suture.Optimizer, restored: bool = True) -> None:
+        held, tensors = self._held, [p for _, p, _ in self._tensors()]
+        held.core, held.built = core, tensors
+        held.needs_losses = core.needs_losses
+        held.low = [p for p in tensors if _state.has_master(p) and not p.is_inference()]
+        # Copies from elsewhere are compared with their parameters at the next step, when the model has been loaded, too.
+        held.versions = [-1 if restored else p._version for p in held.low]
         self._show_state()
 
     def _build(self, n_losses: int) -> None:
         """A core for that many losses, with the state so far."""
-        core = self._make(n_losses)
-        if self._core is not None:
-            entries, whole = _torch_state.pack(self._core, self._built)
-            known = {id(p): entries[k] for k, p in enumerate(self._built)}
+        core, held = self._make(n_losses), self._held
+        if held.core is not None:
+            entries, whole = _torch_state.pack(held.core, held.built)
+            known = {id(p): entries[k] for k, p in enumerate(held.built)}
             tensors = self._tensors()
             _torch_state.restore(core, tensors, {k: known[id(p)] for k, (_, p, _) in enumerate(tensors) if id(p) in known}, whole)
-        self._use(core)
+        self._use(core, held.core is not None)
 
     def _show_state(self) -> None:
-        if not isinstance(self._state, Shown):
-            self._state = Shown()
-        self._generation = self._core.generation
-        self._state.show(
-            {p: {name: self._shown(name, k) for name in _state.slots(self._core, p)} for k, p in enumerate(self._built)}
+        held = self._held
+        if not isinstance(held.state, Shown):
+            held.state = Shown()
+        held.generation = held.core.generation
+        held.state.show(
+            {p: {name: self._shown(name, k) for name in _state.slots(held.core, p)} for k, p in enumerate(held.built)}
         )
 
     def _shown(self, slot: str, k: int) -> torch.Tensor:
         """A part of the state as a tensor over the optimizer's own memory."""
-        memory = self._core.state(slot, k)
+        core = self._held.core
+        memory = core.state(slot, k)
         shown: torch.Tensor = (
-            _cuda.show(memory, self._core.device) if isinstance(memory, _suture.DeviceArray) else torch.from_numpy(memory)
+            _cuda.show(memory, core.device) if isinstance(memory, _suture.DeviceArray) else torch.from_numpy(memory)
         )
         return shown
 
     def _take_over_edits(self) -> None:
         """``self.state`` was edited or assigned: what it holds now is the state."""
-        tensors = self._tensors()
+        held, tensors = self._held, self._tensors()
         places = {id(p): k for k, (_, p, _) in enumerate(tensors)}
         given: dict[int, Mapping[str, Any]] = {}
-        for p, entry in self._state.items():
+        for p, entry in held.state.items():
             if not isinstance(p, torch.Tensor):
                 raise TypeError(f"state has the key {p!r:.80}; parameters are its keys")
             if not isinstance(entry, Mapping):
@@ -257,44 +275,47 @@ class Optimizer(torch.optim.Optimizer):
             if entry and id(p) in places:  # that of a parameter which left its group is no state of ours
                 given[places[id(p)]] = entry
         if not given:
-            if type(self._state) is not Shown:
-                self._state = Shown()
-            self._forget()
+            if type(held.state) is not Shown:
+                held.state = Shown()
+            held.forget()
             return
-        core = self._make(self._first_count() if self._core is None else self._core.n_losses)
+        core = self._make(self._first_count() if held.core is None else held.core.n_losses)
         entries: dict[int, dict[str, Any]] = {}
         whole = None
-        if self._core is not None:
-            packed, whole = _torch_state.pack(self._core, self._built)
-            entries = {places[id(p)]: packed[k] for k, p in enumerate(self._built) if id(p) in places}
+        if held.core is not None:
+            packed, whole = _torch_state.pack(held.core, held.built)
+            entries = {places[id(p)]: packed[k] for k, p in enumerate(held.built) if id(p) in places}
         counts = {k: entries[k]["step"] if k in entries else 0 for k in given}
         _torch_state.restore(core, tensors, {k: {"step": counts[k], **entry} for k, entry in given.items()}, whole)
         self._use(core)
 
     def _settled(self) -> None:
         """Edits of ``state`` and of the groups are taken over, if there is a core."""
-        if type(self._state) is not Shown or self._state.flag.edited:
+        held = self._held
+        if type(held.state) is not Shown or held.state.flag.edited:
             self._take_over_edits()
-        if self._core is not None and not self._core.fits(self.param_groups):
-            self._build(self._core.n_losses)
+        if held.core is not None and not held.core.fits(self.param_groups):
+            self._build(held.core.n_losses)
 
     def _ready(self, n_losses: int) -> _suture.Optimizer:
-        if type(self._state) is not Shown or self._state.flag.edited:
+        held = self._held
+        if type(held.state) is not Shown or held.state.flag.edited:
             self._take_over_edits()
-        core: _suture.Optimizer = self._core
+        core: _suture.Optimizer = held.core
         if core is None or not core.follow(self.param_groups, n_losses):
             self._check_count(n_losses)
             self._build(n_losses)
-            core = self._core
-        if self._low and self._versions != [p._version for p in self._low]:
+            core = held.core
+        if held.low and held.versions != [p._version for p in held.low]:
             core.parameters_changed()
         return core
 
     def _seen(self) -> None:
         """After a step: what later steps compare with."""
-        if self._low:
-            self._versions = [p._version for p in self._low]
-        if self._core.generation != self._generation:  # memory of parameters moved
+        held = self._held
+        if held.low:
+            held.versions = [p._version for p in held.low]
+        if held.core.generation != held.generation:  # memory of parameters moved
             self._show_state()
 
     @_not_compiled
@@ -304,8 +325,8 @@ class Optimizer(torch.optim.Optimizer):
         left everything as it was, and the first of those raises its exception here. On the CPU there is nothing to wait for.
         """
         with _Inside(self._turn):
-            if self._core is not None:
-                self._core.synchronize()
+            if self._held.core is not None:
+                self._held.core.synchronize()
 
     @_not_compiled
     def parameters_changed(self) -> None:
@@ -316,8 +337,8 @@ class Optimizer(torch.optim.Optimizer):
         """
         with _Inside(self._turn):
             self._settled()
-            if self._core is not None:
-                self._core.parameters_changed()
+            if self._held.core is not None:
+                self._held.core.parameters_changed()
 
     # -- steps --
 
@@ -325,7 +346,8 @@ class Optimizer(torch.optim.Optimizer):
         """
         One step for one loss, from the gradients in ``.grad`` (None: the parameter is left alone).
 
-        :param closure: computes the loss again and does the backward pass.
+        :param closure: computes the loss again and does the backward pass; or returns a list or tuple of losses and does none,
+            then the step is that of :meth:`step_losses`. Trainers that know of ``step(closure)`` alone take several losses so.
         :return: what the closure returned.
         """
         if is_compiling() or _compiler():
@@ -341,10 +363,14 @@ class Optimizer(torch.optim.Optimizer):
                 raise TypeError(f"closure is of type {type(closure).__name__}; a function is needed")
             with torch.enable_grad():
                 loss = closure()
+            if isinstance(loss, (list, tuple)) and all(isinstance(x, torch.Tensor) for x in loss):
+                self._step_losses(loss)
+                return loss
         turn = self._turn
         turn.enter()
         try:
-            self._report = self._ready(1).step_grad(self.keep_reports)
+            held = self._held
+            held.report = self._ready(1).step_grad(held.reports)
             self._seen()
         finally:
             turn.leave()
@@ -354,8 +380,23 @@ class Optimizer(torch.optim.Optimizer):
     # small step itself. The hooks are run by _hooked().
     step.hooked = True  # type: ignore[attr-defined]
 
-    #: Whether step() keeps a report, too. Costs one more pass over the gradients.
-    keep_reports = False
+    @property
+    def keep_reports(self) -> bool:
+        """Whether step() keeps a report, too. Costs one more pass over the gradients."""
+        return self._held.reports
+
+    @keep_reports.setter
+    def keep_reports(self, keep: bool) -> None:
+        self._held.reports = keep
+
+    @property
+    def _opt_called(self) -> bool:
+        """By this schedulers know that a step came before theirs."""
+        return self._held.called
+
+    @_opt_called.setter
+    def _opt_called(self, called: bool) -> None:
+        self._held.called = called
 
     def _has_hooks(self) -> bool:
         return bool(
@@ -440,7 +481,7 @@ class Optimizer(torch.optim.Optimizer):
         need them."""
         if all(loss.device.type == "cpu" for loss in losses):
             return [float(loss.detach()) for loss in losses]
-        if not self._needs_losses:
+        if not self._held.needs_losses:
             return None
         host = [_cuda.to_host(loss) if loss.device.type == "cuda" else loss.detach() for loss in losses]
         return [float(loss) for loss in host]
@@ -472,11 +513,11 @@ class Optimizer(torch.optim.Optimizer):
             if isinstance(rows, torch.Tensor) or not isinstance(rows, Iterable):
                 raise TypeError(f"gradients are of type {type(rows).__name__}; a list with those of each loss is needed")
             rows = list(rows)
-        self._opt_called = True  # the sign by which schedulers know that a step came before theirs
-        turn = self._turn
+        held, turn = self._held, self._turn
+        held.called = True
         turn.enter()
         try:
-            self._report = found = self._ready(len(rows)).step(rows, losses, report)
+            held.report = found = self._ready(len(rows)).step(rows, losses, report)
             self._seen()
         finally:
             turn.leave()
@@ -485,12 +526,13 @@ class Optimizer(torch.optim.Optimizer):
     @property
     def report(self) -> _suture.Report | None:
         """The report of the last step, if one was made."""
-        return self._report
+        return self._held.report
 
     @property
     def steps(self) -> int:
         """Steps done."""
-        return 0 if self._core is None else self._core.steps
+        core = self._held.core
+        return 0 if core is None else core.steps
 
     @_not_compiled
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -505,9 +547,9 @@ class Optimizer(torch.optim.Optimizer):
                 if given is not None:
                     self._look_at_group(param_group)
                 super().add_param_group(param_group)
-                if not self._whole:
+                if not self._held.whole:
                     return  # the constructor looks when all groups are there
-                if self._core is None:
+                if self._held.core is None:
                     self._make(self._first_count())
                 else:
                     self._settled()
@@ -542,7 +584,7 @@ class Optimizer(torch.optim.Optimizer):
             hook(self)
         with _Inside(self._turn):
             self._settled()
-            state, whole = ({}, {}) if self._core is None else _torch_state.pack(self._core, self._built)
+            state, whole = ({}, {}) if self._held.core is None else _torch_state.pack(self._held.core, self._held.built)
             index = {id(p): k for k, (_, p, _) in enumerate(self._tensors())}
             groups = []
             for group in self.param_groups:
@@ -590,18 +632,18 @@ class Optimizer(torch.optim.Optimizer):
                 mine.clear()
                 mine.update(old)
             raise
-        self._state = Shown()
+        self._held.state = Shown()
         if whole:
             self._use(core)
         else:
-            self._forget()
+            self._held.forget()
 
     # -- copies and pickles --
 
     def __getstate__(self) -> dict[str, Any]:
         with _Inside(self._turn):
             self._settled()
-            packed = None if self._core is None else _torch_state.pack(self._core, self._built)
+            packed = None if self._held.core is None else _torch_state.pack(self._held.core, self._held.built)
         if packed is not None:
             # As arrays: a tensor goes to another process by a descriptor of its memory, which is closed when nobody here
             # keeps the tensor until that process has begun.

@@ -199,8 +199,6 @@ def test_refusals_name_the_argument():
         suture.combine(torch.ones(2, 3, device="meta"), "sum")
     with pytest.raises(TypeError, match="sparse"):
         suture.combine([torch.eye(3).to_sparse()] * 2, "sum")
-    with pytest.raises(ValueError, match="negative bit"):
-        suture.combine(torch.ones(2, 3, dtype=torch.complex64).conj().imag, "sum")
 
 
 def test_two_opposed_losses_have_no_direction():

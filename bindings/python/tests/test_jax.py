@@ -251,3 +251,22 @@ def test_weights_of_a_gram_matrix_under_jit(G):
         suture.weights(gram=jnp.asarray([[1.0, 2], [2, 1]]), method="config")
     with pytest.raises(TypeError, match="either G or gram, not both"):
         suture.jax.weights(jnp.ones((2, 3)), "sum", gram=jnp.eye(2))
+
+
+def test_trees_whose_variables_lose_their_wrapper():
+    # Flax's trees of variables have a last key "value" in init() and none in update().
+    class Variable:
+        def __init__(self, value):
+            self.value = value
+
+    jax.tree_util.register_pytree_with_keys(
+        Variable, lambda v: (((jax.tree_util.GetAttrKey("value"), v.value),), None), lambda _, leaves: Variable(*leaves)
+    )
+    plain = {"a": jnp.ones(3), "b": jnp.ones((2, 2))}
+    grads = {"a": jnp.arange(3.0), "b": -jnp.ones((2, 2))}
+    opt = suture.jax.optimizer("adam", lr=0.1)
+    wanted, _ = opt.update(grads, opt.init(plain), plain)
+    found, _ = opt.update(grads, opt.init({k: Variable(x) for k, x in plain.items()}), plain)
+    assert all(same_bits(found[k], wanted[k]) for k in plain)
+    with pytest.raises(suture.MismatchError):  # a state of other tensors
+        opt.update(grads, opt.init({"c": plain["a"], "b": plain["b"]}), plain)

@@ -465,3 +465,13 @@ def test_report_reads_well():
     d = report.to_dict()
     assert d["lambda"] == report.lambda_ and d["projected"] is True and len(d["cos_p"]) == 2
     assert opt.step([np.array([3.0, 0]), np.array([-1.0, 1])], report=False) is None
+
+
+def test_what_is_printed_is_in_force():
+    opt = suture.Optimizer(np.ones(3), "adam", n_losses=2, surgery="config", align="gua")
+    other = suture.Optimizer(np.ones(3), "adam", n_losses=2, surgery="mgda", mgda_normalisation="loss")
+    assert "surgery mgda, align none" in repr(other)
+    other.from_bytes(opt.to_bytes())
+    assert "surgery config, align gua" in repr(other)
+    other.set_align("none")
+    assert "surgery config, align none" in repr(other)

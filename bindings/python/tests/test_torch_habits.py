@@ -366,3 +366,158 @@ def test_settings_per_loss_of_different_lengths_are_refused():
         suture.torch.Optimizer([parameter()], surgery="fixed", preference=[1, 2], loss_names=["a", "b", "c"])
     with pytest.raises(TypeError, match="preference is 3; a list of numbers"):
         suture.torch.Optimizer([parameter()], surgery="fixed", preference=3)
+
+
+# -- wrappers, trainers --
+
+
+class Wrapped:
+    """As Lightning and Fabric wrap optimizers: an object with the optimizer's class among its own, that reads the optimizer's
+    attributes and has its methods."""
+
+    def __init__(self, optimizer):
+        self._optimizer = optimizer
+        self.__class__ = type("Wrapped" + type(optimizer).__name__, (Wrapped, type(optimizer)), {})
+
+    def __getattr__(self, name):
+        return getattr(self._optimizer, name)
+
+    def step(self, closure=None):
+        return self._optimizer.step() if closure is None else self._optimizer.step(closure)
+
+
+def test_a_wrapper_and_its_optimizer_are_one():
+    net, other = network(), network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam", lr=0.1, surgery="config", align="gua")
+    alone = suture.torch.Optimizer(other.parameters(), "adam", lr=0.1, surgery="config", align="gua")
+    wrapped = Wrapped(opt)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(opt, 0.5)
+    for k in range(6):
+        for mine, model in ((wrapped if k % 3 else opt, net), (alone, other)):
+            mine.keep_reports = True
+            if k % 2:
+                mine.zero_grad()
+                losses(model)[1].backward()
+                mine.step()
+            else:
+                mine.step_losses(losses(model))
+        assert opt.steps == wrapped.steps == k + 1 and opt.report is wrapped.report is not None
+        assert wrapped.state[net[0].weight] is opt.state[net[0].weight]
+        assert opt._opt_called
+    assert same_bits(flat(net), flat(other))
+    schedule.step()
+    kept = wrapped.state_dict()
+    assert same_bits(kept["state"][0]["m"], alone.state_dict()["state"][0]["m"])
+    wrapped.state.clear()
+    assert opt.steps == 6 and not opt.state_dict()["state"] and opt.steps == 0
+    wrapped.load_state_dict(kept)
+    assert same_bits(opt.state_dict()["state"][0]["m"], kept["state"][0]["m"]) and opt.steps == 6
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_closure_may_return_several_losses(kind):
+    net, other = network(), network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam", lr=0.1, surgery="config", align="gua")
+    alone = suture.torch.Optimizer(other.parameters(), "adam", lr=0.1, surgery="config", align="gua")
+    for _ in range(3):
+        returned = opt.step(lambda: kind(losses(net)))
+        assert type(returned) is kind and len(returned) == 2 and opt.report.n_losses == 2
+        alone.step_losses(losses(other))
+    assert same_bits(flat(net), flat(other))
+    before = flat(net)
+    with pytest.raises(suture.OutOfRangeError, match="0 losses were given"):
+        opt.step(lambda: kind(()))
+    with pytest.raises(ValueError, match="loss 1 does not depend on anything that requires grad"):
+        opt.step(lambda: kind((losses(net)[0], torch.ones(()))))
+    assert same_bits(flat(net), before) and opt.steps == 3
+    # What is no list of losses is returned as it is.
+    for p in net.parameters():
+        p.grad = torch.zeros_like(p)
+    assert opt.step(lambda: kind((losses(net)[0], "text")))[1] == "text" and opt.steps == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("model_first", [True, False])
+def test_model_and_optimizer_are_loaded_in_any_order(dtype, model_first):
+    def make():
+        net = network().to(dtype)
+        return net, suture.torch.Optimizer(net.parameters(), "adam", lr=1e-3, eps=1e-4, align="gua", surgery="config")
+
+    def go_on(net, opt, n):
+        for _ in range(n):
+            y = net(X.to(dtype)).float()
+            opt.step_losses([y.mean(), (y**2).mean()])
+
+    net, opt = make()
+    go_on(net, opt, 20)
+    kept = copy.deepcopy((net.state_dict(), opt.state_dict()))
+    go_on(net, opt, 20)
+    other, second = make()
+    with torch.no_grad():
+        other[0].bias.zero_()  # not as it was begun with
+    for what, state in sorted(zip((other, second), kept), key=lambda pair: (pair[0] is other) != model_first):
+        what.load_state_dict(state)
+    assert same_bits(second.state[other[0].bias]["master"], kept[1]["state"][1]["master"])
+    go_on(other, second, 20)
+    assert same_bits(flat(net).float(), flat(other).float())
+
+
+# -- gradients with PyTorch's negative bit --
+
+
+def lazily_negative(values, dtype=torch.float64):
+    """The values, in a tensor whose memory holds the opposite."""
+    x = torch._neg_view(-torch.tensor(values, dtype=dtype))
+    assert x.is_neg()
+    return x
+
+
+def test_gradients_of_complex_arithmetic():
+    # conj() gives gradients with the negative bit: of one element they look like any other.
+    for shape in ((), (1,), (1, 1), (3,), (2, 2)):
+        a = [torch.nn.Parameter(torch.full(shape, x)) for x in (0.5, 0.2)]
+        b = [torch.nn.Parameter(torch.full(shape, x)) for x in (0.5, 0.2)]
+        opt, other = suture.torch.Optimizer(a, "sgd", lr=0.1), torch.optim.SGD(b, lr=0.1)
+
+        def parts(re, im):
+            z = torch.complex(re, im).conj() * torch.complex(torch.tensor(0.3), torch.tensor(0.7))
+            return [((z.imag - 1) ** 2).sum(), ((z.real - 2) ** 2).sum()]
+
+        for k in range(9):
+            other.zero_grad()
+            sum(parts(*b)).backward()
+            other.step()
+            if k % 3 == 0:
+                opt.step_losses(parts(*a))
+            elif k % 3 == 1:
+                opt.step_grads([torch.autograd.grad(loss, a, retain_graph=True) for loss in parts(*a)])
+            else:
+                opt.zero_grad()
+                sum(parts(*a)).backward()
+                opt.step()
+        for mine, theirs in zip(a, b):
+            torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_the_negative_bit_is_seen_in_every_call(monkeypatch):
+    n, x = lazily_negative([1.0, 2.0, -3.0]), torch.tensor([1.0, 2.0, -3.0], dtype=torch.float64)
+    one = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    stacked = torch._neg_view(-torch.stack([x, one]))
+    for again in range(2):
+        if again:  # the bit was found in the tensor's memory: nothing is asked
+            monkeypatch.setattr(torch.Tensor, "is_neg", lambda self: pytest.fail("asked"))
+        assert same_bits(suture.combine([n, one], "config"), suture.combine([x, one], "config"))
+        assert same_bits(suture.combine(stacked, "config"), suture.combine([x, one], "config"))
+        assert same_bits(suture.project(n, [one, n])[0], suture.project(x, [one, x])[0])
+        assert suture.conflict([n, one], n).to_dict() == suture.conflict([x, one], x).to_dict()
+        for rows, wanted in (([[n]], x), ([[n], [one]], x + one)):
+            p = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+            suture.torch.Optimizer([p], "sgd", lr=1.0).step_grads(rows)
+            assert same_bits(p.detach(), -wanted)
+            q = torch.zeros(3, dtype=torch.float64)
+            suture.Optimizer([q], "sgd", lr=1.0, n_losses=len(rows)).step(rows)
+            assert same_bits(q, -wanted)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="parameter 'param.0' has PyTorch's negative bit set"):
+        suture.Optimizer([n], "sgd", lr=1.0)
+    assert same_bits(n.resolve_neg(), x)
