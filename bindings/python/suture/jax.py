@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _functional, _suture
+from . import _functional, _state, _suture
 from ._arrays import needs_version
 from ._optimizer import Optimizer as _HostOptimizer
 from ._optimizer import hyper_names, split_options
@@ -29,9 +29,13 @@ needs_version(jax, "suture.jax", "JAX", 0, 4, 35)
 __all__ = ["State", "combine", "conflict", "optimizer", "project", "weights"]
 
 
+def _is_traced(tree: Any) -> bool:
+    return any(isinstance(x, jax.core.Tracer) for x in jax.tree_util.tree_leaves(tree))
+
+
 def _call(host: Callable[..., Any], shapes: Any, *args: Any) -> Any:
     """The host function, at once where the values are known, through a callback where they are traced."""
-    if any(isinstance(x, jax.core.Tracer) for x in jax.tree_util.tree_leaves(args)):
+    if _is_traced(args):
         return jax.pure_callback(host, shapes, *args, vmap_method="sequential")
     out = host(*jax.tree_util.tree_map(np.asarray, args))
     return jax.tree_util.tree_map(lambda x, s: jnp.asarray(x, dtype=s.dtype), out, shapes)
@@ -56,6 +60,8 @@ def _rows(G: Any) -> list[Any]:
     for i, row in enumerate(rows):
         _check(f"G[{i}]", row)
         _check_like(f"G[{i}]", row, rows[0])
+    if rows[0].size == 0:
+        raise _suture.InvalidArgumentError(f"G[0] has shape {rows[0].shape}, no element")
     return rows
 
 
@@ -100,6 +106,16 @@ def _losses(losses: Any, m: int) -> Any:
     if values.shape != (m,):
         raise ValueError(f"losses has shape {values.shape}, one per loss is needed: {m}")
     return values
+
+
+def _check_options(m: int, method: Any, losses: Any, options: dict[str, Any], seed: Any, counter: Any, args: Any) -> None:
+    """Mistakes in what is no array are found when a function is traced, not when it runs."""
+    for name, value in (("method", method), ("seed", seed), *options.items()):
+        if _is_traced(value):
+            raise TypeError(f"{name} is traced; it must be known when the function is compiled (static_argnames of jax.jit)")
+    if _is_traced(args):
+        count = 0 if _is_traced(counter) else np.asarray(counter)
+        _suture.weights(np.eye(m), method, None if losses is None else [1.0] * m, options, seed, count)
 
 
 _SURGERY = ("weights", "norms", "cos_a")
@@ -157,6 +173,7 @@ def combine(
     """As :func:`suture.combine`; ``counter`` may be traced. The report is a dict of arrays."""
     rows = _rows(G)
     shapes = _figures(_SURGERY, _SURGERY_SCALARS, len(rows))
+    _check_options(len(rows), method, losses, options, seed, counter, (rows, losses, counter))
 
     def host(rows: Any, losses: Any, counter: Any) -> Any:
         rows = [np.asarray(g) for g in rows]
@@ -194,6 +211,7 @@ def weights(
     if not jnp.issubdtype(gram.dtype, jnp.floating) and not jnp.issubdtype(gram.dtype, jnp.integer):
         raise TypeError(f"gram has elements of type {gram.dtype}; a floating type is needed")
     shape = _Shape((m,), _real())
+    _check_options(m, method, losses, options, seed, counter, (gram, losses, counter))
 
     def host(gram: Any, losses: Any, counter: Any) -> Any:
         K = _functional.gram_matrix(np.asarray(gram), "jax")
@@ -234,45 +252,62 @@ class _Pair(NamedTuple):
     update: Callable[..., Any]
 
 
+def _room(state: bytes) -> int:
+    """Bytes that a state of these tensors needs at most, whatever the settings are: numbers and names in its texts have more or
+    fewer digits. States of one model have one length so, and go from one optimizer to another."""
+    texts, length = _state.read(state)[1], int.from_bytes(state[:8], "little")
+    header = len(state[8 : 8 + length].rstrip(b" "))
+    return len(state) - length + header + sum(max(0, 32 - len(text)) for text in texts.values()) + 1024
+
+
 class _Worker:
     """An optimizer on the host for one structure of parameters. It remembers the state that it gave out last; any other
     state is loaded first, so that the functions stay pure."""
 
     def __init__(self, names: list[str], structs: list[Any], settings: dict[str, Any]) -> None:
+        self.made_of = names, structs, settings
         self.params = [np.zeros(s.shape, s.dtype) for s in structs]
         self.opt = _HostOptimizer(list(zip(names, self.params)), **settings)
         self.hyper = self.opt.group()
         self.last = self.opt.to_bytes(include_parameters=False)
         self.initial = self.last
-        # Counts in the header grow by some digits.
-        self.room = len(self.last) + 512
-        self.lock = threading.Lock()
+        self.room = _room(self.last)
+        self.lock = threading.RLock()
+        self.busy = False
 
     def pad(self, data: bytes) -> np.ndarray:
         out = np.zeros(self.room, np.uint8)
         out[: len(data)] = np.frombuffer(data, np.uint8)
         return out
 
-    def step(self, data: np.ndarray, size: Any, params: Any, rows: Any, losses: Any, hyper: Any) -> Any:
+    def step(self, *args: Any) -> Any:
         with self.lock:
-            given = np.asarray(data)[: int(size)].tobytes()
-            for mine, theirs in zip(self.params, params):
-                np.copyto(mine, theirs)
-            if given != self.last:
-                # Settings are those of the optimizer, as with optax, whatever they were when the state was made.
-                self.opt.from_bytes(given, include_parameters=False, restore_settings=False)
-                self.last = given
-            given_losses = None if losses is None else [float(x) for x in np.asarray(losses)]
+            if self.busy:  # a signal's handler or a finaliser, in the middle of a step of this thread
+                return _Worker(*self.made_of).step(*args)
+            self.busy = True
             try:
-                self.opt.set(**self.hyper)
-                self.opt.set(**{name: np.asarray(x).item() for name, x in hyper.items()})
-                self.opt.step([[np.asarray(g) for g in row] for row in rows], given_losses, report=False)
-            except Exception:
-                self.last = b""  # load the state before the next step
-                raise
-            updates = [mine - np.asarray(theirs) for mine, theirs in zip(self.params, params)]
-            self.last = self.opt.to_bytes(include_parameters=False)
-            return updates, self.pad(self.last), np.int32(len(self.last))
+                return self._step(*args)
+            finally:
+                self.busy = False
+
+    def _step(self, data: np.ndarray, size: Any, params: Any, rows: Any, losses: Any, hyper: Any) -> Any:
+        given = np.asarray(data)[: int(size)].tobytes()
+        # Until all is done nothing is remembered: whatever interrupts this, the next step loads its state.
+        last, self.last = self.last, b""
+        for mine, theirs in zip(self.params, params):
+            np.copyto(mine, theirs)
+        if given != last:
+            # Settings are those of the optimizer, as with optax, whatever they were when the state was made.
+            self.opt.from_bytes(given, include_parameters=False, restore_settings=False)
+        given_losses = None if losses is None else [float(x) for x in np.asarray(losses)]
+        self.opt.set(**self.hyper)
+        self.opt.set(**{name: np.asarray(x).item() for name, x in hyper.items()})
+        self.opt.step([[np.asarray(g) for g in row] for row in rows], given_losses, report=False)
+        updates = [mine - np.asarray(theirs) for mine, theirs in zip(self.params, params)]
+        new = self.opt.to_bytes(include_parameters=False)
+        result = updates, self.pad(new), np.int32(len(new))
+        self.last = new
+        return result
 
 
 def _names(params: Any) -> list[str]:
@@ -318,9 +353,20 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
     state. ``grads`` is a list with one tree like ``params`` per loss (with one loss the tree itself);
     float32 and float64. The state is as large as the moments; each call copies it and the parameters once.
 
+    With several losses ``grads`` may also be one tree like ``params`` whose leaves have one axis more, of the losses, in front:
+    as ``jax.jacrev`` of a function that returns all losses gives them, and as wrappers of optax want gradients.
+
+    An update is the difference of new and old parameters, so it is rounded to the precision that the parameters have.
+
     :param settings: as for :class:`suture.Optimizer`. Hyper-parameters may be arrays, traced ones too, as those that
         ``optax.inject_hyperparams`` gives.
     """
+    if "settings" in settings:
+        raise TypeError("optax.inject_hyperparams() finds no names here; give it a function that has them: "
+                        "inject_hyperparams(lambda lr: suture.jax.optimizer('adam', lr=lr))(lr=1e-3)")
+    if callable(settings.get("lr")):
+        raise TypeError("lr is a function; for a rate that changes there are schedule={'kind': 'cosine', ...}, "
+                        "update(..., lr=...) and optax.inject_hyperparams(lambda lr: suture.jax.optimizer('adam', lr=lr))(lr=...)")
     arrays = _take_arrays(method, settings)
     settings = {"method": method, "n_losses": n_losses, **settings}
     known = {name: x.item() for name, x in arrays.items() if not isinstance(x, jax.core.Tracer)}
@@ -347,10 +393,15 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
             raise ValueError("update() needs the parameters: opt.update(grads, state, params)")
         leaves, tree = jax.tree_util.tree_flatten(params)
         w = worker(params)
-        if n_losses == 1 and _structure(grads) == tree:
-            grads = [grads]
+        if _structure(grads) == tree:
+            flat = jax.tree_util.tree_leaves(grads)
+            if all(hasattr(g, "shape") and g.shape == (n_losses, *p.shape) for g, p in zip(flat, leaves)):
+                grads = [jax.tree_util.tree_unflatten(tree, [g[i] for g in flat]) for i in range(n_losses)]
+            elif n_losses == 1:
+                grads = [grads]
         if not isinstance(grads, (list, tuple)) or len(grads) != n_losses:
-            raise ValueError(f"grads must be a list of {n_losses} trees like params, one per loss")
+            raise ValueError(f"grads must be a list of {n_losses} trees like params, one per loss, or one such tree whose leaves "
+                             f"have an axis of length {n_losses} in front")
         rows = []
         for i, row in enumerate(grads):
             if _structure(row) != tree:
@@ -364,6 +415,8 @@ def optimizer(method: str = "adam", *, n_losses: int = 1, **settings: Any) -> An
             rows.append(row)
         shapes = ([_struct(x) for x in leaves], _struct(state.data), _struct(state.size))
         given = arrays if lr is None else {**arrays, "lr": jnp.asarray(lr)}
+        if lr is not None and given["lr"].size != 1:
+            raise ValueError(f"lr has shape {given['lr'].shape}; one number is needed")
         updates, data, size = _call(w.step, shapes, state.data, state.size, leaves, rows, _losses(losses, n_losses), given)
         return jax.tree_util.tree_unflatten(tree, updates), State(data, size)
 

@@ -270,3 +270,132 @@ def test_trees_whose_variables_lose_their_wrapper():
     assert all(same_bits(found[k], wanted[k]) for k in plain)
     with pytest.raises(suture.MismatchError):  # a state of other tensors
         opt.update(grads, opt.init({"c": plain["a"], "b": plain["b"]}), plain)
+
+
+# -- what goes on around updates --
+
+
+def pair(**settings):
+    return suture.jax.optimizer("adam", **{"n_losses": 2, "lr": 0.1, "surgery": "config", "align": "gua", **settings})
+
+
+PARAMS = {"w": jnp.ones((3, 2)), "b": jnp.zeros(2)}
+GRADS = [{"w": jnp.full((3, 2), 2.0), "b": jnp.array([1.0, -1.0])}, {"w": -PARAMS["w"], "b": jnp.array([0.5, 2.0])}]
+
+
+def same_trees(a, b):
+    return all(same_bits(x, y) for x, y in zip(jax.tree_util.tree_leaves(a), jax.tree_util.tree_leaves(b), strict=True))
+
+
+@pytest.mark.parametrize("where", ["step", "to_bytes", "from_bytes"])
+def test_an_update_that_is_interrupted_leaves_no_trace(monkeypatch, where):
+    opt, other = pair(), pair()
+    state = opt.init(PARAMS)
+    _, state = opt.update(GRADS, state, PARAMS)
+    wanted, after = other.update(GRADS[::-1], state, PARAMS)
+    _ = opt.update(GRADS, after, PARAMS)  # so that `state` is not what it remembers
+    _ = opt.update(GRADS, state, PARAMS) if where != "from_bytes" else None
+    original = getattr(suture.Optimizer, where)
+
+    def interrupted(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suture.Optimizer, where, interrupted)
+    for given in (state, after):
+        if where != "from_bytes" or given is state:
+            with pytest.raises(KeyboardInterrupt):
+                opt.update(GRADS[::-1], given, PARAMS)
+    monkeypatch.undo()
+    found, later = opt.update(GRADS[::-1], state, PARAMS)
+    assert same_trees(found, wanted) and same_trees(later, after)
+
+
+def test_an_update_within_an_update(monkeypatch):
+    # As a signal's handler makes it.
+    opt = pair()
+    state = opt.init(PARAMS)
+    wanted = opt.update(GRADS, state, PARAMS)
+    inner = opt.update(GRADS[::-1], wanted[1], PARAMS)
+    original, found = suture.Optimizer.step, []
+
+    def step(self, *args, **kwargs):
+        if not found:
+            found.append(None)
+            found.append(opt.update(GRADS[::-1], wanted[1], PARAMS))
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(suture.Optimizer, "step", step)
+    assert same_trees(opt.update(GRADS, state, PARAMS), wanted)
+    assert same_trees(found[1], inner)
+
+
+def test_states_of_one_model_have_one_length():
+    given = [
+        {}, {"lr": 1 / 3}, {"lr": jnp.float32(0.1)}, {"betas": (0.9, 0.99999)}, {"clip_norm": 1 / 3, "weight_decay": 1 / 7},
+        {"schedule": {"kind": "cosine", "total": 123456789, "warmup": 12345, "final_lr": 1e-300}},
+        {"surgery": "fixed", "preference": [1 / 3, 2 / 3]}, {"surgery": "aligned_mtl", "align": "none"},
+        {"surgery": "pcgrad", "seed": 2**63}, {"surgery": "mgda", "mgda_normalisation": "loss+"},
+    ]  # fmt: skip
+    assert len({pair(**settings).init(PARAMS).data.shape for settings in given}) == 1
+    state = pair().init(PARAMS)
+    for settings in given[:6]:
+        wanted = pair(**settings).update(GRADS, state, PARAMS)
+        assert same_trees(jax.jit(pair(**settings).update)(GRADS, state, PARAMS), wanted)
+    sweep = jax.vmap(lambda lr: pair(lr=lr).update(GRADS, state, PARAMS)[0])(jnp.array([0.1, 1 / 3]))
+    assert same_bits(sweep["b"][0], pair().update(GRADS, state, PARAMS)[0]["b"])
+    assert same_bits(sweep["b"][1], pair(lr=1 / 3).update(GRADS, state, PARAMS)[0]["b"])
+
+
+def test_gradients_of_all_losses_in_one_tree():
+    stacked = jax.tree_util.tree_map(lambda *g: jnp.stack(g), *GRADS)
+    opt = pair()
+    state = opt.init(PARAMS)
+    wanted = opt.update(GRADS, state, PARAMS)
+    assert same_trees(opt.update(stacked, state, PARAMS), wanted)
+    assert same_trees(jax.jit(opt.update)(stacked, state, PARAMS), wanted)
+
+    def losses(p):
+        return jnp.stack([(p["w"] ** 2).sum() + p["b"] @ jnp.array([1.0, -1.0]), -p["w"].sum() + p["b"] @ jnp.array([0.5, 2.0])])
+
+    assert same_trees(opt.update(jax.jacrev(losses)(PARAMS), state, PARAMS), wanted)
+    one = pair(n_losses=1, surgery="sum")
+    single = one.update(GRADS[0], one.init(PARAMS), PARAMS)
+    assert same_trees(one.update([GRADS[0]], one.init(PARAMS), PARAMS), single)
+    assert same_trees(one.update(jax.tree_util.tree_map(lambda g: g[None], GRADS[0]), one.init(PARAMS), PARAMS), single)
+    with pytest.raises(ValueError, match="axis of length 2 in front"):
+        opt.update(GRADS[0], state, PARAMS)
+    optax = pytest.importorskip("optax")
+    # Wrappers that look at gradients and parameters side by side.
+    masked = optax.masked(pair(), {"w": True, "b": False})
+    updates, _ = masked.update(stacked, masked.init(PARAMS), PARAMS)
+    alone = pair()
+    half, _ = alone.update([{"w": g["w"]} for g in GRADS], alone.init({"w": PARAMS["w"]}), {"w": PARAMS["w"]})
+    assert same_bits(updates["w"], half["w"])
+
+
+def test_mistakes_are_found_when_a_function_is_traced():
+    G = jnp.array([[1.0, 0.0], [-0.5, 1.0]])
+    K = G @ G.T
+    with pytest.raises(suture.InvalidArgumentError, match="no surgery method 'cagrd'"):
+        jax.jit(lambda G: suture.combine(G, "cagrd")).lower(G)
+    with pytest.raises(TypeError, match="cagrad has no option 'cagrad_d'"):
+        jax.jit(lambda K: suture.weights(gram=K, method="cagrad", cagrad_d=3)).lower(K)
+    for name, call in {
+        "cagrad_c": lambda G, x: suture.combine(G, "cagrad", cagrad_c=x[0]),
+        "preference": lambda G, x: suture.combine(G, "fixed", preference=x),
+        "seed": lambda G, x: suture.weights(G, "pcgrad", seed=x[0]),
+    }.items():
+        with pytest.raises(TypeError, match=f"{name} is traced"):
+            jax.jit(call)(G, jnp.ones(2))
+    for call in (lambda: suture.combine(jnp.ones((2, 0)), "sum"), lambda: jax.jit(lambda G: suture.combine(G, "sum"))(jnp.ones((2, 0)))):
+        with pytest.raises(suture.InvalidArgumentError, match="no element"):
+            call()
+    with pytest.raises(TypeError, match="lr is a function"):
+        pair(lr=lambda count: 0.1)
+    opt = pair()
+    with pytest.raises(ValueError, match=r"lr has shape \(2,\)"):
+        opt.update(GRADS, opt.init(PARAMS), PARAMS, lr=jnp.ones(2))
+    optax = pytest.importorskip("optax")
+    with pytest.raises(TypeError, match="give it a function that has them"):
+        optax.inject_hyperparams(suture.jax.optimizer)(method="adam", lr=1e-3).init(PARAMS)
