@@ -67,6 +67,7 @@ class Optimizer
     }
 
     /* One loss: the gradients are the tensors' attributes `grad`. */
+    /* From the parameters' attributes `grad`. False, and nothing was done, where all are None. */
     nb::object step_grad(bool want_report)
     {
         std::lock_guard<Gate> lock(gate);
@@ -75,6 +76,8 @@ class Optimizer
         loss_values.clear();
         const Call call(*this, want_report);
         tensors.gather_attributes();
+        if (!tensors.has_gradient())
+            return nb::bool_(false);
         return run(want_report);
     }
 
@@ -795,7 +798,7 @@ void add_optimizer(nb::module_ &module)
         .def("step", &Optimizer::step, nb::arg("rows").none(), nb::arg("losses").none(), nb::arg("report"),
              nb::sig("def step(self, rows: object, losses: object, report: bool) -> Report | None"))
         .def("step_grad", &Optimizer::step_grad, nb::arg("report"),
-             nb::sig("def step_grad(self, report: bool) -> Report | None"))
+             nb::sig("def step_grad(self, report: bool) -> Report | None | typing.Literal[False]"))
         .def("direction", &Optimizer::direction, nb::arg("rows").none(), nb::arg("losses").none(),
              nb::arg("out").none(),
              nb::sig("def direction(self, rows: object, losses: object, out: object) -> tuple[float, ...]"))

@@ -82,6 +82,14 @@ class Tensors
     void gather(PyObject *rows);
     /* ... or, for one loss, the attributes `grad`. */
     void gather_attributes();
+    /* Whether what was gathered is more than None. */
+    bool has_gradient() const
+    {
+        for (PyObject *gradient : given)
+            if (gradient != Py_None)
+                return true;
+        return false;
+    }
 
     /*
      * Look at every parameter, and at the gradients that were gathered. True when a parameter's memory is not what the library

@@ -11,6 +11,13 @@ import torch
 
 from . import _cuda, _state, _suture
 
+#: Names that torch.optim has for slots.
+_NAMES = {
+    "exp_avg": "m", "exp_avg_sq": "v", "max_exp_avg_sq": "vmax", "mu_product": "mu_prod", "momentum_buffer": "b",
+    "square_avg": "v", "grad_avg": "ga", "sum": "v",
+}  # fmt: skip
+#: Settings of torch.optim's groups that do not change what a step is; "maximize" is compared with ours.
+_HOW = ("foreach", "fused", "capturable", "differentiable", "maximize")
 #: Slots that hold squares.
 _NOT_NEGATIVE = ("v", "vmax")
 
@@ -34,10 +41,50 @@ def pack(core: Any, tensors: Sequence[torch.Tensor]) -> tuple[dict[int, dict[str
     return state, whole
 
 
+def _as_ours(entry: Any) -> Any:
+    """The state that torch.optim, or a tool that keeps its keys alone, has of one parameter."""
+    if not isinstance(entry, Mapping):
+        return entry
+    ours = {_NAMES.get(name, name): value for name, value in entry.items() if value is not None}
+    if "mu_product" in entry:
+        ours["mu_prod"] = _tensor(entry["mu_product"]).reshape(1)
+    return {"step": 1 if ours else 0, **ours}  # sgd counts none
+
+
+def _groups_as_ours(groups: Any, method: str, maximize: bool) -> Any:
+    if not isinstance(groups, (list, tuple)):
+        return groups
+    result = []
+    for k, group in enumerate(groups):
+        if isinstance(group, Mapping):
+            if bool(group.get("maximize", maximize)) != maximize:
+                raise _suture.MismatchError(f"group {k} of the state_dict has maximize={group['maximize']}, this optimizer {maximize}")
+            decoupled = group.get("decoupled_weight_decay")
+            if decoupled is not None and bool(decoupled) != (method == "adamw") and group.get("weight_decay"):
+                wanted = "adamw" if decoupled else "adam with another weight decay"
+                raise _suture.MismatchError(f"the weight decay of group {k} of the state_dict is that of {wanted}, this is {method}")
+            group = {key: value for key, value in group.items() if key not in (*_HOW, "decoupled_weight_decay")}
+        result.append(group)
+    return result
+
+
 def check_dict(
-    given: Mapping[str, Any], method: str, groups: Sequence[Mapping[str, Any]]
+    given: Mapping[str, Any], method: str, groups: Sequence[Mapping[str, Any]], maximize: bool
 ) -> tuple[dict[int, Mapping[str, Any]], Sequence[dict[str, Any]], Mapping[str, Any]]:
-    """State by place among the tensors of ``groups``, groups, and what belongs to the whole, of a state_dict."""
+    """
+    State by place among the tensors of ``groups``, groups, and what belongs to the whole, of a state_dict. Without the latter it
+    is one of torch.optim's optimizers, or went through a tool that keeps the keys of those.
+    """
+    if "suture" not in given and "state" in given and "param_groups" in given:
+        state = given["state"]
+        given = {
+            "state": {k: _as_ours(entry) for k, entry in state.items()} if isinstance(state, Mapping) else state,
+            "param_groups": _groups_as_ours(given["param_groups"], method, maximize),
+            "suture": {},
+        }
+        foreign = True
+    else:
+        foreign = False
     for key, kind in (("state", Mapping), ("param_groups", (list, tuple)), ("suture", Mapping)):
         if key not in given:
             raise _suture.MismatchError(f"this is no state_dict of suture.torch.Optimizer: it has no '{key}'")
@@ -64,7 +111,7 @@ def check_dict(
             raise _suture.MismatchError(f"'suture' of the state_dict has no '{missing[0]}'")
         if whole["method"] != method:
             raise _suture.MismatchError(f"the state_dict was written by {whole['method']}, this is {method}")
-    elif given["state"]:
+    elif given["state"] and not foreign:
         raise _suture.MismatchError("the state_dict has a 'state', but 'suture' is empty")
     state: dict[int, Mapping[str, Any]] = {}
     for index, entry in given["state"].items():
@@ -121,9 +168,13 @@ def restore(
     state: Mapping[int, Mapping[str, Any]],
     whole: Mapping[str, Any] | None,
     complete: bool = False,
+    begin: bool = False,
 ) -> None:
-    """Give a new core this state; parameters without an entry begin anew, unless it has to be complete. Master copies have yet
-    to be compared with their parameters (parameters_changed())."""
+    """
+    Give a new core this state. Parameters without an entry begin anew, unless it has to be complete; slots without one only where
+    they may begin. Master copies have yet to be compared with their parameters (parameters_changed()), so they may be missing,
+    or be there for a parameter that has none now.
+    """
     arrays: dict[str, np.ndarray] = {}
     counts: list[int] = []
     given: list[tuple[str, int, np.ndarray]] = []
@@ -137,14 +188,16 @@ def restore(
         if not isinstance(entry, Mapping):
             raise TypeError(f"the state of {whose} is of type {type(entry).__name__}; a dict is needed")
         wanted = ["step", *slots]
-        missing = [slot for slot in wanted if slot not in entry]
-        unknown = [slot for slot in entry if slot not in wanted]
+        missing = [slot for slot in wanted if slot not in entry and slot != "master" and not (begin and slot != "step")]
+        unknown = [slot for slot in entry if slot not in wanted and slot != "master"]
         if missing or unknown:
             text = f"no '{missing[0]}'" if missing else f"'{unknown[0]}', for which there is no place"
             raise _suture.MismatchError(f"the state of {whose} has {text}; it consists of {', '.join(wanted)}")
         counts.append(_count(entry["step"], whose))
         arrays[f"suture.state.step.{name}"] = np.asarray(counts[-1], dtype=np.int64)
         for slot in slots:
+            if slot not in entry:
+                continue
             memory = core.state(slot, k)
             value = _array(entry[slot], slot, whose, tuple(memory.shape)).astype(memory.dtype)
             if slot == "mu_prod":  # on a GPU the device keeps it, and is told when a state is loaded

@@ -22,7 +22,7 @@ def _figures(report: Report, extra: Mapping[str, float]) -> dict[str, float]:
         if name in figures or name in report.to_dict():
             raise ValueError(f"'{name}' is a figure of the report already; give it another name")
         try:
-            figures[name] = float(value)
+            figures[name] = float(value.detach() if hasattr(value, "detach") else value)
         except (TypeError, ValueError, RuntimeError):
             raise TypeError(f"{name} is {value!r:.80}, not a number") from None
     return figures

@@ -10,7 +10,8 @@ The optimizer of PyTorch training loops. Three lines change:
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Iterable, Mapping, Sequence, TypeVar, cast
+import warnings
+from typing import Any, Callable, Iterable, Mapping, Sequence, TypeVar, Union, cast
 
 import torch
 
@@ -36,6 +37,8 @@ _PER_LOSS = ("preference", "order")
 
 _count_changes = change_counter(torch)
 
+#: What step_losses() takes.
+Losses = Union[Sequence[torch.Tensor], torch.Tensor, Mapping[str, torch.Tensor]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -65,12 +68,32 @@ def _called(opt: Optimizer, step: Callable[..., Any], *args: Any, **kwargs: Any)
     return opt._hooked(step, (opt, *args), kwargs)
 
 
+def _processes() -> int:
+    distributed = torch.distributed
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def _has_reentrant_checkpoint(losses: Sequence[torch.Tensor]) -> bool:
+    seen: set[Any] = set()
+    nodes = [loss.grad_fn for loss in losses]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        if type(node).__name__ == "CheckpointFunctionBackward":
+            return True
+        seen.add(node)
+        nodes += [after for after, _ in node.next_functions]
+    return False
+
+
 class _Held:
     """What changes as an optimizer is used. Wrappers of optimizers (those of Lightning and Fabric) have the methods of the one
     that they wrap and read its attributes, but what a method assigns becomes theirs: so all of it is held in one place."""
 
     __slots__ = (
-        "built", "called", "core", "generation", "low", "needs_losses", "report", "reports", "state", "versions", "whole"
+        "absent", "built", "called", "core", "generation", "low", "needs_losses", "report", "reports", "several", "state", "told",
+        "versions", "whole",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -85,6 +108,9 @@ class _Held:
         self.called = False
         self.needs_losses = True  # until a core says otherwise
         self.whole = True  # all groups are there
+        self.several = False  # a step had several losses
+        self.absent: frozenset[int] = frozenset()  # parameters that no loss reached, when that was last looked into
+        self.told: set[str] = set()  # warnings that were given
 
     def forget(self) -> None:
         """No core and no state, as before the first step."""
@@ -241,7 +267,8 @@ class Optimizer(torch.optim.Optimizer):
             entries, whole = _torch_state.pack(held.core, held.built)
             known = {id(p): entries[k] for k, p in enumerate(held.built)}
             tensors = self._tensors()
-            _torch_state.restore(core, tensors, {k: known[id(p)] for k, (_, p, _) in enumerate(tensors) if id(p) in known}, whole)
+            entries = {k: known[id(p)] for k, (_, p, _) in enumerate(tensors) if id(p) in known}
+            _torch_state.restore(core, tensors, entries, whole, begin=True)
         self._use(core, held.core is not None)
 
     def _show_state(self) -> None:
@@ -302,13 +329,19 @@ class Optimizer(torch.optim.Optimizer):
         if type(held.state) is not Shown or held.state.flag.edited:
             self._take_over_edits()
         core: _suture.Optimizer = held.core
-        if core is None or not core.follow(self.param_groups, n_losses):
+        if core is None or not self._follow(core, n_losses):
             self._check_count(n_losses)
             self._build(n_losses)
             core = held.core
         if held.low and held.versions != [p._version for p in held.low]:
             core.parameters_changed()
         return core
+
+    def _follow(self, core: _suture.Optimizer, n_losses: int) -> bool:
+        try:
+            return core.follow(self.param_groups, n_losses)
+        except _suture.UnsupportedError:
+            return False  # a setting that wants more state, as a schedule of the momentum does: a new core has it
 
     def _seen(self) -> None:
         """After a step: what later steps compare with."""
@@ -344,7 +377,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """
-        One step for one loss, from the gradients in ``.grad`` (None: the parameter is left alone).
+        One step for one loss, from the gradients in ``.grad`` (None: the parameter is left alone; everywhere: this is no step).
 
         :param closure: computes the loss again and does the backward pass; or returns a list or tuple of losses and does none,
             then the step is that of :meth:`step_losses`. Trainers that know of ``step(closure)`` alone take several losses so.
@@ -366,14 +399,23 @@ class Optimizer(torch.optim.Optimizer):
             if isinstance(loss, (list, tuple)) and all(isinstance(x, torch.Tensor) for x in loss):
                 self._step_losses(loss)
                 return loss
-        turn = self._turn
+        held, turn = self._held, self._turn
         turn.enter()
         try:
-            held = self._held
-            held.report = self._ready(1).step_grad(held.reports)
+            report = self._ready(1).step_grad(held.reports)
+            if report is False:  # there was no gradient
+                return loss
+            held.report = report
             self._seen()
         finally:
             turn.leave()
+        if not held.several and "surgery" not in held.told and self._config["surgery"] not in ("sum", "mean", "fixed"):
+            held.told.add("surgery")
+            warnings.warn(
+                f"step() has one loss, where surgery '{self._config['surgery']}' has nothing to do; step_losses() takes several, "
+                "as does step() with a closure that returns a list of them",
+                stacklevel=3,
+            )
         return loss
 
     # PyTorch wraps step() of every subclass to run hooks and to mark the step for its profiler, which costs more than a
@@ -425,13 +467,14 @@ class Optimizer(torch.optim.Optimizer):
         return result
 
     def step_losses(
-        self, losses: Sequence[torch.Tensor], *, retain_graph: bool = False, report: bool = True
+        self, losses: Losses, *, retain_graph: bool = False, report: bool = True
     ) -> _suture.Report | None:
         """
         One step for several losses: a backward pass for each (they may share a graph), surgery, aligned step. ``.grad`` is
         neither read nor written. A parameter that a loss does not use is absent for it.
 
-        :param losses: scalars that require grad, one per loss.
+        :param losses: scalars that require grad, one per loss: a list, a tensor with one element per loss, or a dict, by the
+            ``loss_names`` if there are any.
         :param retain_graph: keep the graph after the last backward pass.
         :param report: False: none is made. On a GPU the step is then queued and not waited for (:meth:`synchronize`).
         """
@@ -443,12 +486,10 @@ class Optimizer(torch.optim.Optimizer):
         return self._step_losses(losses, **settings)
 
     def _step_losses(
-        self, losses: Sequence[torch.Tensor], *, retain_graph: bool = False, report: bool = True
+        self, losses: Losses, *, retain_graph: bool = False, report: bool = True
     ) -> _suture.Report | None:
-        if isinstance(losses, torch.Tensor) or not isinstance(losses, Iterable):
-            raise TypeError(f"losses is of type {type(losses).__name__}; a list with one tensor per loss is needed")
-        losses = list(losses)
-        names = self._config["loss_names"]
+        held, names = self._held, self._config["loss_names"]
+        losses = self._listed(losses, names)
         self._check_count(len(losses), "step_losses")
         if not 1 <= len(losses) <= _suture.max_losses:
             raise _suture.OutOfRangeError(f"{len(losses)} losses were given; possible are 1 to {_suture.max_losses}")
@@ -466,6 +507,13 @@ class Optimizer(torch.optim.Optimizer):
         wanted = [p for p in params if p.requires_grad]
         if not wanted:
             raise ValueError("no parameter requires grad")
+        if "processes" not in held.told and _processes() > 1:
+            held.told.add("processes")
+            warnings.warn(
+                f"step_losses() steps with the gradients of this process alone, and there are {_processes()}; average them "
+                "between torch.autograd.grad() and step_grads() (docs/python.md)",
+                stacklevel=3,
+            )
         rows = []
         for i, loss in enumerate(losses):
             keep = retain_graph or i + 1 < len(losses)
@@ -474,7 +522,36 @@ class Optimizer(torch.optim.Optimizer):
                 found = iter(grads)
                 grads = [next(found) if p.requires_grad else None for p in params]
             rows.append(grads)
+        self._look_for_absent(losses, rows)
         return self._step_grads(rows, self._values(losses), report=report)
+
+    @staticmethod
+    def _listed(losses: Any, names: Sequence[str] | None) -> list[Any]:
+        if isinstance(losses, Mapping):
+            if names and set(losses) != set(names):
+                odd = sorted(set(losses) ^ set(names), key=str)[0]
+                where = "loss_names has" if odd in losses else "losses has"
+                raise KeyError(f"{where} no '{odd}'")
+            return [losses[name] for name in names] if names else list(losses.values())
+        if isinstance(losses, torch.Tensor) and losses.ndim == 1:
+            return list(losses.unbind())
+        if isinstance(losses, (torch.Tensor, str, bytes)) or not isinstance(losses, Iterable):
+            raise TypeError(f"losses is of type {type(losses).__name__}; a list with one tensor per loss is needed")
+        return list(losses)
+
+    def _look_for_absent(self, losses: Sequence[torch.Tensor], rows: Sequence[Sequence[Any]]) -> None:
+        """No loss reaches some parameters: they are left alone, unless the reason is a mistake that would go unseen."""
+        absent = frozenset(k for k, column in enumerate(zip(*rows)) if all(g is None for g in column))
+        if not absent or absent == self._held.absent:
+            return
+        if len(absent) == len(rows[0]):
+            raise ValueError("no loss depends on any parameter of this optimizer")
+        if _has_reentrant_checkpoint(losses):
+            raise ValueError(
+                "a part of the model is checkpointed with use_reentrant=True, which torch.autograd.grad() passes by: its "
+                "parameters would get no gradient; use torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
+            )
+        self._held.absent = absent
 
     def _values(self, losses: Sequence[torch.Tensor]) -> list[float] | None:
         """The losses as numbers. Those on a GPU would have to be waited for, and are left there when the surgery does not
@@ -515,6 +592,7 @@ class Optimizer(torch.optim.Optimizer):
             rows = list(rows)
         held, turn = self._held, self._turn
         held.called = True
+        held.several = held.several or len(rows) > 1
         turn.enter()
         try:
             held.report = found = self._ready(len(rows)).step(rows, losses, report)
@@ -603,6 +681,9 @@ class Optimizer(torch.optim.Optimizer):
         Take over such a dict; nothing of it is kept by reference. One that belongs to another model or method is refused by
         name, and nothing is changed. Hyper-parameters and other keys of the groups come from the dict, as with every
         optimizer of PyTorch.
+
+        A dict of the optimizer of that name in ``torch.optim`` is taken over, too: the moments mean the same. So is one
+        without the key ``suture``, as tools for distributed checkpoints leave it; only what the surgery remembers is lost then.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"state_dict is of type {type(state_dict).__name__}; the dict that state_dict() gives is needed")
@@ -611,7 +692,8 @@ class Optimizer(torch.optim.Optimizer):
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         with _Inside(self._turn):
-            self._load(*_torch_state.check_dict(state_dict, self._config["method"], self.param_groups))
+            maximize = bool(self._config["options"].get("maximize", False))
+            self._load(*_torch_state.check_dict(state_dict, self._config["method"], self.param_groups, maximize))
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
@@ -627,13 +709,15 @@ class Optimizer(torch.optim.Optimizer):
             core = self._make(int(whole["n_losses"]) if whole else self._first_count())
             if whole:
                 _torch_state.restore(core, self._tensors(), state, whole, complete=True)
+            elif state:
+                _torch_state.restore(core, self._tensors(), state, None)
         except Exception:
             for mine, old in zip(self.param_groups, kept):
                 mine.clear()
                 mine.update(old)
             raise
         self._held.state = Shown()
-        if whole:
+        if whole or state:
             self._use(core)
         else:
             self._held.forget()

@@ -213,7 +213,7 @@ if torch is not None:
         (lambda: of_torch(loss_names="ab"), T, "loss_names is 'ab'"),
         (lambda: of_torch().step(3), T, "closure is of type int; a function is needed"),
         (lambda: losses_of(lambda w: w.sum()), T, "losses is of type Tensor; a list with one tensor per loss is needed"),
-        (lambda: losses_of(lambda w: torch.stack([w.sum(), w.sum()])), T, "losses is of type Tensor; a list"),
+        (lambda: losses_of(lambda w: torch.stack([w.sum(), w.sum()])[None]), T, "losses is of type Tensor; a list"),
         (lambda: losses_of(lambda w: None), T, "losses is of type NoneType"),
         (lambda: losses_of(lambda w: []), R, "0 losses were given; possible are 1 to 64"),
         (lambda: losses_of(lambda w: [w.sum()] * 65), R, "65 losses were given"),

@@ -521,3 +521,190 @@ def test_the_negative_bit_is_seen_in_every_call(monkeypatch):
     with pytest.raises(ValueError, match="parameter 'param.0' has PyTorch's negative bit set"):
         suture.Optimizer([n], "sgd", lr=1.0)
     assert same_bits(n.resolve_neg(), x)
+
+
+# -- what PyTorch's own optimizers forgive --
+
+
+def test_a_step_without_any_gradient_is_none():
+    # Trainers call step() after the step_losses() of the user.
+    net = network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam", lr=0.1, surgery="config", schedule={"kind": "linear", "total": 10, "final_lr": 0.0})
+    for k in range(4):
+        report = opt.step_losses(losses(net))
+        opt.zero_grad()
+        before = flat(net)
+        assert opt.step(lambda: "nothing") == "nothing"
+        assert opt.steps == k + 1 == report.step and opt.report is report
+        assert report.lr == pytest.approx(0.1 * (1 - k / 10)) and same_bits(flat(net), before)
+
+
+@pytest.mark.parametrize("setting", [{"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}])
+def test_momentum_may_begin_later(setting):
+    net, other = network().double(), network().double()
+    opt, reference = suture.torch.Optimizer(net.parameters(), "sgd", lr=0.1), torch.optim.SGD(other.parameters(), lr=0.1)
+    for k in range(8):
+        if k == 4:
+            opt.param_groups[0].update(setting)
+            reference.param_groups[0].update(setting)
+        for mine, model in ((opt, net), (reference, other)):
+            mine.zero_grad()
+            (model(X.double()) ** 2).mean().backward()
+            mine.step()
+    torch.testing.assert_close(flat(net), flat(other), rtol=1e-13, atol=1e-15)
+    assert opt.steps == 8
+    # What more state does not mend is refused as ever.
+    opt.param_groups[0]["lr"] = -1.0
+    with pytest.raises(suture.OutOfRangeError):
+        opt.step()
+
+
+def test_losses_as_a_tensor_and_by_name():
+    wanted, found = network(), [network() for _ in range(3)]
+    names = ["mean", "square"]
+    suture.torch.Optimizer(wanted.parameters(), "adam", lr=0.1, surgery="config").step_losses(losses(wanted))
+    opt = suture.torch.Optimizer(found[0].parameters(), "adam", lr=0.1, surgery="config")
+    opt.step_losses(torch.stack(losses(found[0])))
+    a, b = losses(found[1])
+    named = suture.torch.Optimizer(found[1].parameters(), "adam", lr=0.1, surgery="config", loss_names=names)
+    named.step_losses({"square": b, "mean": a})
+    suture.torch.Optimizer(found[2].parameters(), "adam", lr=0.1, surgery="config").step_losses(dict(zip("ab", losses(found[2]))))
+    assert all(same_bits(flat(net), flat(wanted)) for net in found)
+    for wrong, match in (({"square": b}, "losses has no 'mean'"), ({"square": b, "mean": a, "c": a}, "loss_names has no 'c'")):
+        with pytest.raises(KeyError, match=match):
+            named.step_losses(wrong)
+    for wrong in (torch.ones(()), torch.ones(2, 2), "ab", 3):
+        with pytest.raises(TypeError, match="a list with one tensor per loss is needed"):
+            opt.step_losses(wrong)
+
+
+def test_losses_that_reach_nothing_are_refused():
+    from torch.utils.checkpoint import checkpoint
+
+    net, other = network(), network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam", lr=0.1, surgery="config")
+    before = flat(net)
+    with pytest.raises(ValueError, match="no loss depends on any parameter of this optimizer"):
+        opt.step_losses(losses(other))
+    x = X.clone().requires_grad_()
+
+    def outputs(reentrant):
+        y = net[2](checkpoint(net[:2], x, use_reentrant=reentrant))
+        return [y.mean(), (y**2).mean()]
+
+    with pytest.raises(ValueError, match="use_reentrant=False"):
+        opt.step_losses(outputs(True))
+    assert same_bits(flat(net), before) and opt.steps == 0
+    opt.step_losses(outputs(False))
+    assert (net[0].weight != before[:12].reshape(4, 3)).any()
+    # A part that no loss uses, for other reasons, is left alone.
+    hidden = torch.nn.Linear(3, 1)
+    opt = suture.torch.Optimizer([*net.parameters(), *hidden.parameters()], "adam", lr=0.1, surgery="config")
+    assert opt.step_losses(losses(net)).moved
+
+
+def test_a_surgery_that_has_nothing_to_do_is_told_once(recwarn):
+    net = network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam", surgery="config", align="gua")
+    opt.step()  # without a gradient
+    assert not recwarn.list
+    for _ in range(2):
+        losses(net)[0].backward()
+        opt.step()
+    assert len(recwarn.list) == 1 and "surgery 'config' has nothing to do" in str(recwarn[0].message)
+    assert recwarn[0].filename == __file__
+    for quiet in ("sum", "config"):
+        opt = suture.torch.Optimizer(net.parameters(), "adam", surgery=quiet, align="gua")
+        if quiet == "config":
+            opt.step_losses(losses(net))
+        losses(net)[0].backward()
+        opt.step()
+    assert len(recwarn.list) == 1
+
+
+def test_figures_of_ones_own_may_require_grad(tmp_path, recwarn):
+    net = network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam", surgery="config")
+    found = losses(net)
+    with suture.CSVWriter(tmp_path / "log.csv") as log:
+        log(opt.step_losses(found), loss=sum(found))
+    assert not recwarn.list and "loss" in (tmp_path / "log.csv").read_text().splitlines()[0]
+
+
+# -- states of torch.optim --
+
+THEIRS = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.3}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "momentum": 0.5, "centered": True}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1}),
+    "adam": (torch.optim.Adam, {"lr": 0.01, "amsgrad": True, "betas": (0.8, 0.95)}),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
+    "nadam": (torch.optim.NAdam, {"lr": 0.01, "momentum_decay": 0.01}),
+    "radam": (torch.optim.RAdam, {"lr": 0.01}),
+}
+
+
+@pytest.mark.parametrize("method", THEIRS)
+def test_a_run_of_torch_optim_goes_on(method):
+    kind, settings = THEIRS[method]
+    net = network().double()
+    theirs = kind(net.parameters(), **settings)
+
+    def go_on(opt, net):
+        for _ in range(10):
+            opt.zero_grad()
+            (net(X.double()) ** 2).mean().backward()
+            opt.step()
+
+    go_on(theirs, net)
+    other = copy.deepcopy(net)
+    switches = {k: v for k, v in settings.items() if k in ("momentum", "amsgrad", "centered")}
+    mine = suture.torch.Optimizer(other.parameters(), method, **switches)
+    mine.load_state_dict(theirs.state_dict())
+    go_on(theirs, net)
+    go_on(mine, other)
+    torch.testing.assert_close(flat(other), flat(net), rtol=1e-8 if method == "nadam" else 1e-12, atol=1e-12)
+
+
+def test_states_of_torch_optim_that_do_not_fit_are_refused():
+    net = network()
+    wrong = {
+        "maximize=True": torch.optim.Adam(net.parameters(), maximize=True),
+        "the weight decay of group 0 of the state_dict is that of adamw": torch.optim.AdamW(net.parameters(), weight_decay=0.1),
+        "no 'm'": torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9),
+        "'vmax', for which there is no place": torch.optim.Adam(net.parameters(), amsgrad=True),
+    }
+    losses(net)[0].backward()
+    for match, theirs in wrong.items():
+        theirs.step()
+        state = theirs.state_dict()
+        if "vmax" in match:
+            state["param_groups"][0]["amsgrad"] = False
+        opt = suture.torch.Optimizer(net.parameters(), "adam")
+        kept = opt.state_dict()
+        with pytest.raises(suture.MismatchError, match=match):
+            opt.load_state_dict(state)
+        assert opt.state_dict() == kept
+    opt = suture.torch.Optimizer(net.parameters(), "adam")
+    opt.load_state_dict(torch.optim.Adam(net.parameters(), lr=0.25).state_dict())  # before its first step
+    assert opt.param_groups[0]["lr"] == 0.25 and opt.steps == 0
+
+
+def test_a_state_without_what_is_our_own(recwarn):
+    # As torch.distributed.checkpoint leaves it.
+    net = network()
+    opt = suture.torch.Optimizer(net.parameters(), "adam", lr=0.1, surgery="config", align="gua")
+    for _ in range(3):
+        opt.step_losses(losses(net))
+    kept = {key: value for key, value in copy.deepcopy(opt.state_dict()).items() if key != "suture"}
+    other = copy.deepcopy(net)
+    second = suture.torch.Optimizer(other.parameters(), "adam", surgery="config", align="gua")
+    second.load_state_dict(kept)
+    assert second.steps == 3
+    opt.step_losses(losses(net))
+    second.step_losses(losses(other))
+    assert same_bits(flat(net), flat(other))
+    # Between parameters of 32 and of 16 bits.
+    low = suture.torch.Optimizer(network().bfloat16().parameters(), "adam")
+    low.load_state_dict(opt.state_dict())
+    suture.torch.Optimizer(network().parameters(), "adam").load_state_dict(low.state_dict())
