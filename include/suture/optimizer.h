@@ -235,7 +235,8 @@ SUT_API sut_status sut_optimizer_synchronize(sut_optimizer *opt);
 
 /**
  * The step in stages, for those who want to look inside: direction (optional, reads only), propose, project (optional),
- * apply. The same gradients must be given to each. propose + apply gives the same bits as sut_optimizer_step().
+ * apply. The same gradients must be given to each (others are refused by their largest entries, unless `check` is
+ * SUT_CHECK_NONE; the proposal then waits on). propose + apply gives the same bits as sut_optimizer_step().
  * Between propose and apply every other call that would change the optimizer is refused with SUT_ERROR_SEQUENCE.
  *
  * Outputs named `..._out` are n_tensors pointers to memory of the back end, of the tensor's size in the compute type (f64 for

@@ -50,7 +50,8 @@ static sut_status check_gradients(sut_optimizer *opt, const void *const *grads)
     return SUT_OK;
 }
 
-/* project and apply take the gradients that propose was given: those of a tensor that takes part must be there again. */
+/* project and apply take the gradients that propose was given: those of a tensor that takes part must be there again, with the
+ * same largest entries. (NaN has none; a buffer that was written to meanwhile has another one, as good as always.) */
 static sut_status check_same_gradients(sut_optimizer *opt, const void *const *grads)
 {
     if (!grads)
@@ -65,6 +66,17 @@ static sut_status check_same_gradients(sut_optimizer *opt, const void *const *gr
                      "the gradients of tensor \"%s\" are %s: give those that sut_optimizer_propose() was given",
                      opt->tensor[k].name, present ? "present now and were absent" : "absent now and were present");
     }
+    if (opt->config.check == SUT_CHECK_NONE)
+        return SUT_OK;
+    double largest[SUT_MAX_LOSSES];
+    const sut_rows rows = {grads, opt->config.n_losses, NULL};
+    SUT_TRY(opt->ctx->ops->row_max(opt->ctx, &opt->layout, &rows, largest));
+    for (int i = 0; i < opt->config.n_losses; ++i)
+        if (!(largest[i] == opt->proposed[i]))
+            SUT_FAIL(opt->ctx, isfinite(largest[i]) ? SUT_ERROR_INVALID_ARGUMENT : SUT_ERROR_NOT_FINITE,
+                     "the gradient of loss %d is not the one that sut_optimizer_propose() was given: its largest entry "
+                     "was %g and is %g",
+                     i, opt->proposed[i], largest[i]);
     return SUT_OK;
 }
 
@@ -540,6 +552,10 @@ sut_status sut_optimizer_propose(sut_optimizer *opt, const void *const *grads, c
     REFUSE_WHILE_PENDING(opt, "sut_optimizer_propose");
     SUT_TRY(check_outputs(opt, grads, u_out, "u_out", inverse_metric_out, "inverse_metric_out"));
     SUT_TRY(begin(opt, grads, losses, true));
+    if (opt->config.check != SUT_CHECK_NONE) {
+        const sut_rows rows = {grads, opt->config.n_losses, NULL};
+        SUT_TRY(opt->ctx->ops->row_max(opt->ctx, &opt->layout, &rows, opt->proposed));
+    }
     opt->algebra.fused = false;
     opt->told_state = false;
     prepare(opt);

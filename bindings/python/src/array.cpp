@@ -69,8 +69,9 @@ bool refuse_dims(int n_dims)
 
 /* ---- opening ---- */
 
-/* numpy.ndarray (other types may export their buffers by Python code), and what makes one; set once, by register_numpy(). */
-static PyTypeObject *ndarray_type = nullptr;
+/* numpy.ndarray (other types may export their buffers by Python code), its type with masks, and what makes one; set once, by
+ * register_numpy(). */
+static PyTypeObject *ndarray_type = nullptr, *masked_type = nullptr;
 static PyObject *empty = nullptr;
 
 void register_numpy(nb::object numpy)
@@ -78,6 +79,7 @@ void register_numpy(nb::object numpy)
     if (ndarray_type)
         return;
     ndarray_type = reinterpret_cast<PyTypeObject *>(nb::object(numpy.attr("ndarray")).release().ptr());
+    masked_type = reinterpret_cast<PyTypeObject *>(nb::object(numpy.attr("ma").attr("MaskedArray")).release().ptr());
     empty = nb::object(numpy.attr("empty")).release().ptr();
 }
 
@@ -119,6 +121,8 @@ static bool get_buffer(PyObject *array, Py_buffer *buffer, int flags, bool *is_b
 bool View::open_buffer(PyObject *array, bool write)
 {
     bool is_bfloat16;
+    if (Py_TYPE(array) != ndarray_type && masked_type && PyObject_TypeCheck(array, masked_type))
+        return refuse(PyExc_TypeError, "is a masked array, whose mask would go unseen; pass filled(0) or its data");
     if (!get_buffer(array, &buffer, (write ? PyBUF_WRITABLE : 0) | PyBUF_STRIDES | PyBUF_FORMAT, &is_bfloat16)) {
         PyErr_Clear();
         if (!PyObject_CheckBuffer(array) && has_cuda_interface(array))

@@ -72,10 +72,13 @@ void raise(sut_status status, const char *text)
     throw nb::python_error();
 }
 
-/* The library's text as its caller in Python knows the thing: what is NULL there was None. */
+/* The library's text as its caller in Python knows the thing: what is NULL there was None, sut_optimizer_step() is step(). */
 static std::string in_python(const char *text)
 {
+    static const char prefix[] = "sut_optimizer_";
     std::string result = text ? text : "";
+    for (size_t at; (at = result.find(prefix)) != std::string::npos;)
+        result.erase(at, sizeof prefix - 1);
     for (size_t at = 0; (at = result.find(" NULL", at)) != std::string::npos; at += 5) {
         const char after = at + 5 < result.size() ? result[at + 5] : '\0';
         if (!isalnum((unsigned char)after) && after != '_')

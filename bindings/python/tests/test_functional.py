@@ -225,3 +225,16 @@ def test_a_gram_matrix_near_the_largest_number(recwarn):
 def test_options_of_other_methods_that_are_none_mean_the_default():
     G = np.array([[1.0, 0, 2], [0, 1, 1]])
     assert same_bits(suture.combine(G, "sum", preference=None, order=None), suture.combine(G, "sum"))
+
+
+def test_masks_do_not_go_unseen():
+    G = np.ma.masked_array([[1.0, 1e6], [2.0, -1e6]], mask=[[0, 1], [0, 1]])
+    x = np.zeros(2)
+    opt = suture.Optimizer(x, "sgd", lr=1.0)
+    for call in (
+        lambda: suture.combine(G, "config"), lambda: suture.combine(list(G), "config"), lambda: suture.project(G[0], G.data),
+        lambda: suture.conflict(G), lambda: suture.Optimizer(np.ma.masked_array([0.0, 0.0], mask=[0, 1])), lambda: opt.step(G[0]),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="is a masked array"):
+            call()
+    assert not x.any()

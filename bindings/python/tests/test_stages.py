@@ -123,3 +123,19 @@ def test_order_of_stages_and_bad_steps(rng, tmp_path):
     with pytest.raises(suture.NotFiniteError):
         opt.propose([[np.full(5, np.nan), None], [np.ones(5), None]])
     opt.step(rows)
+
+
+@pytest.mark.parametrize("align", ["gua", "none"])
+def test_gradients_that_changed_between_stages_are_refused(rng, align):
+    x, y = [np.ones(5)], [np.ones(5)]
+    opt, other = (suture.Optimizer(z, "adam", **{**SETTINGS, "align": align}) for z in (x, y))
+    rows = gradients(rng, x, 1)[0]
+    other.step(rows)
+    opt.propose(rows)
+    for wrong, error in ((np.nan, suture.NotFiniteError), (1e3, suture.InvalidArgumentError)):
+        bad = [rows[0], [rows[1][0] * wrong]]
+        for call in (lambda: opt.project(bad), lambda: opt.apply(bad), lambda: opt.apply(bad, [np.ones(5)])):
+            with pytest.raises(error, match=r"the gradient of loss 1 is not the one that propose\(\) was given"):
+                call()
+    opt.apply(rows)
+    assert same_bits(x[0], y[0])

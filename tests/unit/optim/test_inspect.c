@@ -341,6 +341,36 @@ static void reports_of_steps_that_change_nothing(void **state)
     sut_optimizer_destroy(p.opt);
 }
 
+/* Gradients that were written to between the stages, NaN among them, are noticed: nothing is written, and the proposal waits. */
+static void other_gradients_than_those_of_the_proposal(void **state)
+{
+    (void)state;
+    for (int with_p = 0; with_p < 2; ++with_p) {
+        pair p, twin;
+        pair_open(&p, SUT_METRIC_NATURAL);
+        pair_open(&twin, SUT_METRIC_NATURAL);
+        static const double given[3] = {1, 2, 3};
+        const void *const own[2] = {given, NULL}, *const *const step = with_p ? own : NULL;
+        assert_int_equal(sut_optimizer_propose(p.opt, p.grads, NULL, NULL, NULL), SUT_OK);
+        assert_int_equal(sut_optimizer_propose(twin.opt, twin.grads, NULL, NULL, NULL), SUT_OK);
+        const double kept = p.g[1][1][2], wrong[3] = {NAN, INFINITY, 1e6};
+        for (int k = 0; k < 3; ++k) {
+            const sut_status status = k < 2 ? SUT_ERROR_NOT_FINITE : SUT_ERROR_INVALID_ARGUMENT;
+            p.g[1][1][2] = wrong[k];
+            assert_int_equal(sut_optimizer_project(p.opt, p.grads, NULL, NULL), status);
+            assert_int_equal(sut_optimizer_apply(p.opt, p.grads, step, NULL), status);
+            assert_non_null(strstr(sut_context_last_error(context()),
+                                   "the gradient of loss 1 is not the one that sut_optimizer_propose() was given"));
+        }
+        p.g[1][1][2] = kept;
+        assert_int_equal(sut_optimizer_apply(p.opt, p.grads, step, NULL), SUT_OK);
+        assert_int_equal(sut_optimizer_apply(twin.opt, twin.grads, step, NULL), SUT_OK);
+        assert_memory_equal(p.x, twin.x, sizeof p.x);
+        sut_optimizer_destroy(p.opt);
+        sut_optimizer_destroy(twin.opt);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +383,7 @@ int main(void)
         cmocka_unit_test(the_metric_is_given_back),
         cmocka_unit_test(outputs_lie_apart),
         cmocka_unit_test(reports_of_steps_that_change_nothing),
+        cmocka_unit_test(other_gradients_than_those_of_the_proposal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
