@@ -37,7 +37,7 @@ static const option surgery_options[] = {
     {"aligned_rank_tol", NUMBER, AT(aligned_rank_tol), nullptr},
     {"norm_eps", NUMBER, AT(norm_eps), nullptr},
     {"reg_eps", NUMBER, AT(reg_eps), nullptr},
-    {"mgda_normalisation", CHOICE, AT(mgda_normalisation), "none l2 loss loss+"},
+    {"mgda_normalisation", CHOICE, AT(mgda_normalisation), "none l2 loss loss_plus"},
     {"mgda_frank_wolfe", FLAG, AT(mgda_frank_wolfe), nullptr},
     {"mgda_fw_epsilon", NUMBER, AT(mgda_fw_epsilon), nullptr},
     {"mgda_fw_max_iterations", INTEGER, AT(mgda_fw_max_iterations), nullptr},

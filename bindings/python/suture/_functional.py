@@ -85,7 +85,8 @@ def project(
     :param G: the m gradients (1 <= m <= 64): a list of arrays of u's shape, or one array of shape (m, \\*u.shape).
     :param metric: the diagonal of M > 0, of u's shape (inf freezes an entry); None: the identity.
     :param feas_tol: u counts as inside when every cosine is >= -feas_tol.
-    :param strict: ask for g_i . p >= 0 of the stored numbers, not only up to their rounding.
+    :param strict: ask for g_i . p >= 0 of the stored numbers, as summed in double, not only up to their rounding. (In
+        float64 that sum has roundings of its own: cosines of some -1e-16 can pass.)
     :param threads: 0: one per processor. Never changes a bit of the result.
     :return: (p, report): p like u, bit for bit u when u is in the cone, and the projection's certificate.
 

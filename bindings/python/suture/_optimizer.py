@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Literal, Mapping, Sequence, overload
 
 import numpy as np
 
@@ -249,6 +249,12 @@ class Optimizer:
             raise TypeError(f"gradients of loss {i} are of type {type(row).__name__}; a list with one array per tensor is needed")
         return list(row)
 
+    @overload
+    def step(self, grads: Any, losses: Sequence[float] | None = None, *, report: Literal[True] = True) -> _suture.Report: ...
+    @overload
+    def step(self, grads: Any, losses: Sequence[float] | None = None, *, report: Literal[False]) -> None: ...
+    @overload
+    def step(self, grads: Any, losses: Sequence[float] | None = None, *, report: bool) -> _suture.Report | None: ...
     def step(self, grads: Any, losses: Sequence[float] | None = None, *, report: bool = True) -> _suture.Report | None:
         """
         One step: state and parameters move.
@@ -298,6 +304,12 @@ class Optimizer:
         p = self._outputs()
         return p, self._core.project(self._rows(grads), p)
 
+    @overload
+    def apply(self, grads: Any, p: Sequence[Any] | None = None, *, report: Literal[True] = True) -> _suture.Report: ...
+    @overload
+    def apply(self, grads: Any, p: Sequence[Any] | None = None, *, report: Literal[False]) -> None: ...
+    @overload
+    def apply(self, grads: Any, p: Sequence[Any] | None = None, *, report: bool) -> _suture.Report | None: ...
     def apply(self, grads: Any, p: Sequence[Any] | None = None, *, report: bool = True) -> _suture.Report | None:
         """
         The last stage: parameters move by -lr p, and the state is realigned.

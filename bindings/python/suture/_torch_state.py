@@ -75,16 +75,14 @@ def check_dict(
     State by place among the tensors of ``groups``, groups, and what belongs to the whole, of a state_dict. Without the latter it
     is one of torch.optim's optimizers, or went through a tool that keeps the keys of those.
     """
-    if "suture" not in given and "state" in given and "param_groups" in given:
-        state = given["state"]
+    foreign = "suture" not in given and "state" in given and "param_groups" in given
+    if foreign:
+        theirs = given["state"]
         given = {
-            "state": {k: _as_ours(entry) for k, entry in state.items()} if isinstance(state, Mapping) else state,
+            "state": {k: _as_ours(entry) for k, entry in theirs.items()} if isinstance(theirs, Mapping) else theirs,
             "param_groups": _groups_as_ours(given["param_groups"], method, maximize),
             "suture": {},
         }
-        foreign = True
-    else:
-        foreign = False
     for key, kind in (("state", Mapping), ("param_groups", (list, tuple)), ("suture", Mapping)):
         if key not in given:
             raise _suture.MismatchError(f"this is no state_dict of suture.torch.Optimizer: it has no '{key}'")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import Any, Callable, Iterable, Mapping, Sequence, TypeVar, Union, cast
+from typing import Any, Callable, Iterable, Literal, Mapping, Sequence, TypeVar, Union, cast, overload
 
 import torch
 
@@ -37,6 +37,8 @@ _PER_LOSS = ("preference", "order")
 
 _count_changes = change_counter(torch)
 
+#: What step_grads() takes.
+Rows = Sequence[Sequence[Union[torch.Tensor, None]]]
 #: What step_losses() takes.
 Losses = Union[Sequence[torch.Tensor], torch.Tensor, Mapping[str, torch.Tensor]]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -466,6 +468,12 @@ class Optimizer(torch.optim.Optimizer):
             after(self, args, kwargs)
         return result
 
+    @overload
+    def step_losses(self, losses: Losses, *, retain_graph: bool = False, report: Literal[True] = True) -> _suture.Report: ...
+    @overload
+    def step_losses(self, losses: Losses, *, retain_graph: bool = False, report: Literal[False]) -> None: ...
+    @overload
+    def step_losses(self, losses: Losses, *, retain_graph: bool = False, report: bool) -> _suture.Report | None: ...
     def step_losses(
         self, losses: Losses, *, retain_graph: bool = False, report: bool = True
     ) -> _suture.Report | None:
@@ -563,12 +571,14 @@ class Optimizer(torch.optim.Optimizer):
         host = [_cuda.to_host(loss) if loss.device.type == "cuda" else loss.detach() for loss in losses]
         return [float(loss) for loss in host]
 
+    @overload
+    def step_grads(self, rows: Rows, losses: Sequence[float] | None = None, *, report: Literal[True] = True) -> _suture.Report: ...
+    @overload
+    def step_grads(self, rows: Rows, losses: Sequence[float] | None = None, *, report: Literal[False]) -> None: ...
+    @overload
+    def step_grads(self, rows: Rows, losses: Sequence[float] | None = None, *, report: bool) -> _suture.Report | None: ...
     def step_grads(
-        self,
-        rows: Sequence[Sequence[torch.Tensor | None]],
-        losses: Sequence[float] | None = None,
-        *,
-        report: bool = True,
+        self, rows: Rows, losses: Sequence[float] | None = None, *, report: bool = True
     ) -> _suture.Report | None:
         """The same from gradients that are there already: one list per loss with one tensor (None: absent) per parameter, in
         the order of the groups."""
@@ -580,11 +590,7 @@ class Optimizer(torch.optim.Optimizer):
         return self._step_grads(rows, losses, report=report)
 
     def _step_grads(
-        self,
-        rows: Sequence[Sequence[torch.Tensor | None]],
-        losses: Sequence[float] | None = None,
-        *,
-        report: bool = True,
+        self, rows: Rows, losses: Sequence[float] | None = None, *, report: bool = True
     ) -> _suture.Report | None:
         if not isinstance(rows, (list, tuple)):
             if isinstance(rows, torch.Tensor) or not isinstance(rows, Iterable):

@@ -116,3 +116,67 @@ def test_the_three_lines_of_the_readme(tmp_path):
         errors.append(float(re.search(r"largest error (.*)", out.stdout).group(1)))
         assert ("Report(step 300" in out.stdout) == (name == "after.py")
     assert errors[0] < 1e-2
+
+
+def test_several_processes_make_one_step(tmp_path):
+    """The function that the documentation prints, in two processes with data of their own; without it both are told."""
+    torch = pytest.importorskip("torch")
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("PyTorch was built without gloo")
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+    (recipe,) = [program for program in programs if program.startswith("def step_in_all_processes")]
+    (tmp_path / "program.py").write_text(
+        f"""
+import sys, warnings
+import torch
+import suture.torch
+{recipe}
+def losses(model, rank):
+    y = model(torch.linspace(-1, 1 + rank, 12).reshape(4, 3))
+    return [y[:, 0].pow(2).mean(), (y[:, 1] - 1).pow(2).mean()]
+
+def network():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    return model, suture.torch.Optimizer(model.parameters(), "adam", lr=0.05, surgery="config", align="gua")
+
+def work(rank, where):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{{where}}", rank=rank, world_size=2)
+    model, opt = network()
+    for _ in range(20):
+        step_in_all_processes(opt, list(model.parameters()), losses(model, rank))
+    found = [torch.zeros(2, 3) for _ in range(2)]
+    torch.distributed.all_gather(found, model.weight.detach())
+    assert torch.equal(*found)
+    alone, other = network()
+    for _ in range(20):
+        pairs = zip(losses(alone, 0), losses(alone, 1))
+        other.step_grads([torch.autograd.grad((a + b) / 2, list(alone.parameters()), retain_graph=True) for a, b in pairs])
+    torch.testing.assert_close(alone.weight, model.weight, rtol=1e-4, atol=1e-5)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            opt.step_losses(losses(model, rank))
+    assert len(told) == 1 and "average them" in str(told[0].message), told
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+    print("fine", rank)
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, args=(sys.argv[1],), nprocs=2)
+"""
+    )
+    out = subprocess.run([sys.executable, "program.py", tmp_path / "meeting"], capture_output=True, text=True, timeout=280, cwd=tmp_path)
+    assert out.returncode == 0 and sorted(out.stdout.split("\n")) == ["", "fine 0", "fine 1"], out.stdout + out.stderr
+
+
+def test_every_option_is_documented():
+    import suture
+
+    pages = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("surgery", "optimizers", "alignment", "python")}
+    missing = [name for name in suture._suture.surgery_options if f"`{name}`" not in pages["surgery"]]
+    everything = "".join(pages.values())
+    missing += [name for name in suture._suture.optimizer_options if f"`{name}" not in everything]
+    for method in suture._suture.optimizer_methods.values():
+        missing += [name for name in method if f"`{name}" not in everything and name not in ("beta1", "beta2")]
+    assert not missing

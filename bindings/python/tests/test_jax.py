@@ -335,7 +335,7 @@ def test_states_of_one_model_have_one_length():
         {}, {"lr": 1 / 3}, {"lr": jnp.float32(0.1)}, {"betas": (0.9, 0.99999)}, {"clip_norm": 1 / 3, "weight_decay": 1 / 7},
         {"schedule": {"kind": "cosine", "total": 123456789, "warmup": 12345, "final_lr": 1e-300}},
         {"surgery": "fixed", "preference": [1 / 3, 2 / 3]}, {"surgery": "aligned_mtl", "align": "none"},
-        {"surgery": "pcgrad", "seed": 2**63}, {"surgery": "mgda", "mgda_normalisation": "loss+"},
+        {"surgery": "pcgrad", "seed": 2**63}, {"surgery": "mgda", "mgda_normalisation": "loss_plus"},
     ]  # fmt: skip
     assert len({pair(**settings).init(PARAMS).data.shape for settings in given}) == 1
     state = pair().init(PARAMS)
