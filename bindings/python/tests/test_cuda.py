@@ -196,7 +196,7 @@ def test_tensors_are_looked_at_through_functions_in_c(gpu, calls):
         pytest.skip("this version's functions in C are unknown")
     _, there = twins.rows()
     with Count() as mode:
-        twins.own._core.step(there, None, False)
+        twins.own._held.core.step(there, None, False)
     assert bool(mode.seen) == calls
 
 
