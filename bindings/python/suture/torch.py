@@ -26,9 +26,10 @@ from torch.optim.optimizer import (
     _global_optimizer_pre_hooks,
 )
 
-from . import _cuda, _state, _suture, _torch_state
+from . import _cuda, _state, _suture, _torch_losses, _torch_state
 from ._optimizer import entries_of, fold_betas, hyper_names, settle_rates, split_options
 from ._shown import Shown
+from ._torch_losses import Losses
 
 __all__ = ["Optimizer"]
 
@@ -39,8 +40,6 @@ _count_changes = change_counter(torch)
 
 #: What step_grads() takes.
 Rows = Sequence[Sequence[Union[torch.Tensor, None]]]
-#: What step_losses() takes.
-Losses = Union[Sequence[torch.Tensor], torch.Tensor, Mapping[str, torch.Tensor]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -68,25 +67,6 @@ def _called(opt: Optimizer, step: Callable[..., Any], *args: Any, **kwargs: Any)
     """A step in a function that is compiled. Steps ask whether they are in one, traced (``is_compiling()``) or between two
     graphs (``_compiler()``): a tenth of the microsecond that wrapping each of them would take."""
     return opt._hooked(step, (opt, *args), kwargs)
-
-
-def _processes() -> int:
-    distributed = torch.distributed
-    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
-
-
-def _has_reentrant_checkpoint(losses: Sequence[torch.Tensor]) -> bool:
-    seen: set[Any] = set()
-    nodes = [loss.grad_fn for loss in losses]
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        if type(node).__name__ == "CheckpointFunctionBackward":
-            return True
-        seen.add(node)
-        nodes += [after for after, _ in node.next_functions]
-    return False
 
 
 class _Held:
@@ -497,29 +477,21 @@ class Optimizer(torch.optim.Optimizer):
         self, losses: Losses, *, retain_graph: bool = False, report: bool = True
     ) -> _suture.Report | None:
         held, names = self._held, self._config["loss_names"]
-        losses = self._listed(losses, names)
+        losses = _torch_losses.listed(losses, names)
         self._check_count(len(losses), "step_losses")
         if not 1 <= len(losses) <= _suture.max_losses:
             raise _suture.OutOfRangeError(f"{len(losses)} losses were given; possible are 1 to {_suture.max_losses}")
-        for i, loss in enumerate(losses):
-            which = f"loss '{names[i]}'" if names else f"loss {i}"
-            if not isinstance(loss, torch.Tensor):
-                raise TypeError(f"{which} is of type {type(loss).__name__}; a tensor with one element is needed")
-            if loss.numel() != 1:
-                raise ValueError(f"{which} has shape {tuple(loss.shape)}; a tensor with one element is needed")
-            if loss.is_complex():
-                raise TypeError(f"{which} is complex")
-            if not loss.requires_grad:
-                raise ValueError(f"{which} does not depend on anything that requires grad")
+        _torch_losses.check(losses, names)
         params = [p for group in self.param_groups for p in group["params"]]
         wanted = [p for p in params if p.requires_grad]
         if not wanted:
             raise ValueError("no parameter requires grad")
-        if "processes" not in held.told and _processes() > 1:
+        processes = _torch_losses.processes()
+        if processes > 1 and "processes" not in held.told:
             held.told.add("processes")
             warnings.warn(
-                f"step_losses() steps with the gradients of this process alone, and there are {_processes()}; average them "
-                "between torch.autograd.grad() and step_grads() (docs/python.md)",
+                f"step_losses() steps with the gradients of this process alone, and there are {processes}; average them between "
+                "torch.autograd.grad() and step_grads() (docs/python.md)",
                 stacklevel=3,
             )
         rows = []
@@ -533,20 +505,6 @@ class Optimizer(torch.optim.Optimizer):
         self._look_for_absent(losses, rows)
         return self._step_grads(rows, self._values(losses), report=report)
 
-    @staticmethod
-    def _listed(losses: Any, names: Sequence[str] | None) -> list[Any]:
-        if isinstance(losses, Mapping):
-            if names and set(losses) != set(names):
-                odd = sorted(set(losses) ^ set(names), key=str)[0]
-                where = "loss_names has" if odd in losses else "losses has"
-                raise KeyError(f"{where} no '{odd}'")
-            return [losses[name] for name in names] if names else list(losses.values())
-        if isinstance(losses, torch.Tensor) and losses.ndim == 1:
-            return list(losses.unbind())
-        if isinstance(losses, (torch.Tensor, str, bytes)) or not isinstance(losses, Iterable):
-            raise TypeError(f"losses is of type {type(losses).__name__}; a list with one tensor per loss is needed")
-        return list(losses)
-
     def _look_for_absent(self, losses: Sequence[torch.Tensor], rows: Sequence[Sequence[Any]]) -> None:
         """No loss reaches some parameters: they are left alone, unless the reason is a mistake that would go unseen."""
         absent = frozenset(k for k, column in enumerate(zip(*rows)) if all(g is None for g in column))
@@ -554,7 +512,7 @@ class Optimizer(torch.optim.Optimizer):
             return
         if len(absent) == len(rows[0]):
             raise ValueError("no loss depends on any parameter of this optimizer")
-        if _has_reentrant_checkpoint(losses):
+        if _torch_losses.has_reentrant_checkpoint(losses):
             raise ValueError(
                 "a part of the model is checkpointed with use_reentrant=True, which torch.autograd.grad() passes by: its "
                 "parameters would get no gradient; use torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
