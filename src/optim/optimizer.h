@@ -92,7 +92,7 @@ struct sut_optimizer {
     /* The step in hand. */
     bool pending, solved;
     double proposed[SUT_MAX_LOSSES]; /* the largest entry of each gradient, as propose found it */
-    double lr; /* largest of a group */
+    double lr;                       /* largest of a group */
     sut_algebra algebra;
 };
 

@@ -365,8 +365,8 @@ class Optimizer
     bool needs_losses() const
     {
         const sut_surgery_config surgery = in_force().surgery;
-        return surgery.method == SUT_SURGERY_MGDA && (surgery.mgda_normalisation == SUT_MGDA_LOSS ||
-                                                      surgery.mgda_normalisation == SUT_MGDA_LOSS_PLUS);
+        return surgery.method == SUT_SURGERY_MGDA &&
+               (surgery.mgda_normalisation == SUT_MGDA_LOSS || surgery.mgda_normalisation == SUT_MGDA_LOSS_PLUS);
     }
     /* Names of the surgery and of the alignment. */
     nb::tuple methods() const

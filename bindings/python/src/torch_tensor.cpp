@@ -120,24 +120,25 @@ static size_t common_words(PyObject *a, PyObject *b)
            sizeof(uint64_t);
 }
 
-/* The one bit that is set in views of the opposite sign and not in the tensors below them. Pointers and counts differ, too, but
- * not in the same bit for each of so many. */
+/* The one bit that is set in views of the opposite sign, and neither in the tensors below them nor in the views of these views.
+ * Pointers and counts differ, too, but not in the same bit for each of so many, and not up and down again. */
 static bool find_sign(const nb::object &torch, const nb::list &tensors)
 {
     const nb::object negative_view = torch.attr("_neg_view");
     nb::list alive; /* so that no two lie in the same place */
-    for (int k = 0; k < 24; k++)
-        alive.append(tensors[(size_t)k % nb::len(tensors)] + nb::int_(k));
-    std::vector<uint64_t> differs;
-    for (size_t k = 0; k < 24; k++) {
-        const nb::object t = alive[k], n = negative_view(t);
-        alive.append(n);
-        const size_t words = common_words(t.ptr(), n.ptr());
-        if (differs.empty())
-            differs.assign(words, UINT64_MAX);
-        differs.resize(std::min(words, differs.size()));
+    std::vector<uint64_t> differs(64, UINT64_MAX);
+    const auto keep_what_is_set_in = [&](PyObject *one, PyObject *and_not_in) {
+        differs.resize(std::min(differs.size(), common_words(one, and_not_in)));
         for (size_t w = 0; w < differs.size(); w++)
-            differs[w] &= implementation_word(n.ptr(), w) & ~implementation_word(t.ptr(), w);
+            differs[w] &= implementation_word(one, w) & ~implementation_word(and_not_in, w);
+    };
+    for (size_t k = 0; k < 24; k++) {
+        const nb::object plain = tensors[k % nb::len(tensors)] + nb::int_(k), negative = negative_view(plain);
+        keep_what_is_set_in(negative.ptr(), plain.ptr());
+        const nb::object back = negative_view(negative); /* now counts of references differ the other way */
+        keep_what_is_set_in(negative.ptr(), back.ptr());
+        for (const nb::object &t : {plain, negative, back})
+            alive.append(t);
     }
     size_t found = 0;
     for (size_t k = 0; k < differs.size(); k++)

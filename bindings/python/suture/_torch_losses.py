@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from typing import Any, Iterable, Mapping, Sequence, Union
 
 import torch
@@ -56,3 +59,15 @@ def has_reentrant_checkpoint(losses: Sequence[torch.Tensor]) -> bool:
         seen.add(node)
         nodes += [after for after, _ in node.next_functions]
     return False
+
+
+#: Where a caller is not: this package, and PyTorch's wrappers of steps.
+_OWN = tuple(os.path.dirname(os.path.abspath(str(place))) + os.sep for place in (__file__, torch.__file__))
+
+
+def tell(text: str) -> None:
+    """A warning at the line of the user's program that made the step."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)

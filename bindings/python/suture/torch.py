@@ -10,7 +10,6 @@ The optimizer of PyTorch training loops. Three lines change:
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import Any, Callable, Iterable, Literal, Mapping, Sequence, TypeVar, Union, cast, overload
 
 import torch
@@ -393,10 +392,9 @@ class Optimizer(torch.optim.Optimizer):
             turn.leave()
         if not held.several and "surgery" not in held.told and self._config["surgery"] not in ("sum", "mean", "fixed"):
             held.told.add("surgery")
-            warnings.warn(
+            _torch_losses.tell(
                 f"step() has one loss, where surgery '{self._config['surgery']}' has nothing to do; step_losses() takes several, "
-                "as does step() with a closure that returns a list of them",
-                stacklevel=3,
+                "as does step() with a closure that returns a list of them"
             )
         return loss
 
@@ -489,10 +487,9 @@ class Optimizer(torch.optim.Optimizer):
         processes = _torch_losses.processes()
         if processes > 1 and "processes" not in held.told:
             held.told.add("processes")
-            warnings.warn(
+            _torch_losses.tell(
                 f"step_losses() steps with the gradients of this process alone, and there are {processes}; average them between "
-                "torch.autograd.grad() and step_grads() (docs/python.md)",
-                stacklevel=3,
+                "torch.autograd.grad() and step_grads() (docs/python.md)"
             )
         rows = []
         for i, loss in enumerate(losses):

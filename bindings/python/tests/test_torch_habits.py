@@ -678,6 +678,8 @@ def test_states_of_torch_optim_that_do_not_fit_are_refused():
     for match, theirs in wrong.items():
         theirs.step()
         state = theirs.state_dict()
+        if "adamw" in match and "decoupled_weight_decay" not in state["param_groups"][0]:
+            continue  # older versions of PyTorch do not tell
         if "vmax" in match:
             state["param_groups"][0]["amsgrad"] = False
         opt = suture.torch.Optimizer(net.parameters(), "adam")
