@@ -381,6 +381,8 @@ class Optimizer(torch.optim.Optimizer):
                 self._step_losses(loss)
                 return loss
         held, turn = self._held, self._turn
+        if held.core is not None and held.core.n_losses > 1 and not self._has_gradient():
+            return loss  # before the state is carried over to one loss
         turn.enter()
         try:
             report = self._ready(1).step_grad(held.reports)
@@ -397,6 +399,9 @@ class Optimizer(torch.optim.Optimizer):
                 "as does step() with a closure that returns a list of them"
             )
         return loss
+
+    def _has_gradient(self) -> bool:
+        return any(p.grad is not None for group in self.param_groups for p in group["params"])
 
     # PyTorch wraps step() of every subclass to run hooks and to mark the step for its profiler, which costs more than a
     # small step itself. The hooks are run by _hooked().

@@ -533,8 +533,9 @@ def test_a_step_without_any_gradient_is_none():
     for k in range(4):
         report = opt.step_losses(losses(net))
         opt.zero_grad()
-        before = flat(net)
+        before, moments = flat(net), opt.state[net[0].weight]["m"]
         assert opt.step(lambda: "nothing") == "nothing"
+        assert opt.state[net[0].weight]["m"] is moments  # the state was not carried over to one loss
         assert opt.steps == k + 1 == report.step and opt.report is report
         assert report.lr == pytest.approx(0.1 * (1 - k / 10)) and same_bits(flat(net), before)
 
