@@ -160,15 +160,15 @@ def work(rank, where):
     assert len(told) == 1 and "average them" in str(told[0].message), told
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
-    print("fine", rank)
+    open(f"fine.{{rank}}", "w").close()  # two processes that print do it at once
 
 if __name__ == "__main__":
     torch.multiprocessing.spawn(work, args=(sys.argv[1],), nprocs=2)
 """
     )
     out = subprocess.run([sys.executable, "program.py", tmp_path / "meeting"], capture_output=True, text=True, timeout=280, cwd=tmp_path)
-    fine = sorted(line for line in out.stdout.splitlines() if line.startswith("fine"))  # gloo says this and that
-    assert out.returncode == 0 and fine == ["fine 0", "fine 1"], out.stdout + out.stderr
+    assert out.returncode == 0, out.stdout + out.stderr
+    assert all((tmp_path / f"fine.{rank}").exists() for rank in range(2))
 
 
 def test_every_option_is_documented():
