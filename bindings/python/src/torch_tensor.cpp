@@ -122,7 +122,7 @@ static size_t common_words(PyObject *a, PyObject *b)
 
 /* The one bit that is set in views of the opposite sign, and neither in the tensors below them nor in the views of these views.
  * Pointers and counts differ, too, but not in the same bit for each of so many, and not up and down again. */
-static bool find_sign(const nb::object &torch, const nb::list &tensors)
+static void find_sign(const nb::object &torch, const nb::list &tensors)
 {
     const nb::object negative_view = torch.attr("_neg_view");
     nb::list alive; /* so that no two lie in the same place */
@@ -140,20 +140,22 @@ static bool find_sign(const nb::object &torch, const nb::list &tensors)
         for (const nb::object &t : {plain, negative, back})
             alive.append(t);
     }
-    size_t found = 0;
+    size_t found = 0, at = 0;
     for (size_t k = 0; k < differs.size(); k++)
         if (differs[k]) {
             found += (differs[k] & (differs[k] - 1)) ? 2 : 1;
-            sign_word = k;
+            at = k;
         }
     if (found != 1)
-        return false;
-    sign_bit = differs[sign_word];
+        return;
     /* As autograd makes them, and as it does not. */
     const nb::object one = tensors[0] + nb::int_(1), complex = torch.attr("complex")(one, one);
     const nb::object lazy = complex.attr("conj")().attr("imag"), plain = complex.attr("imag");
-    return nb::cast<bool>(lazy.attr("is_neg")()) && (implementation_word(lazy.ptr(), sign_word) & sign_bit) != 0 &&
-           (implementation_word(plain.ptr(), sign_word) & sign_bit) == 0;
+    if (!nb::cast<bool>(lazy.attr("is_neg")()) || (implementation_word(lazy.ptr(), at) & differs[at]) == 0 ||
+        (implementation_word(plain.ptr(), at) & differs[at]) != 0)
+        return;
+    sign_word = at;
+    sign_bit = differs[at];
 }
 
 /* PyTorch's own handle of a tensor holds the same pointer, and the functions tell of both what is known of the tensor: 2 x 5
@@ -197,8 +199,7 @@ static bool understand(const nb::object &torch)
             return false; /* a mode that makes tensors of its own is active */
     if (!find_place(tensors, torch.attr("Tensor")))
         return false;
-    if (!find_sign(torch, tensors))
-        sign_bit = 0;
+    find_sign(torch, tensors);
     return find_functions(&functions) && check_handle(torch.attr("_C").attr("_aoti"), part);
 }
 

@@ -1,4 +1,4 @@
-"""What step_losses() of suture.torch is given: losses, and the graphs below them."""
+"""What the steps of suture.torch are given: losses, the graphs below them, and what their user is told of them."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def _groups_as_ours(groups: Any, method: str, maximize: bool) -> Any:
                 raise _suture.MismatchError(f"group {k} of the state_dict has maximize={group['maximize']}, this optimizer {maximize}")
             decoupled = group.get("decoupled_weight_decay")
             if decoupled is not None and bool(decoupled) != (method == "adamw") and group.get("weight_decay"):
-                wanted = "adamw" if decoupled else "adam with another weight decay"
-                raise _suture.MismatchError(f"the weight decay of group {k} of the state_dict is that of {wanted}, this is {method}")
+                kind = "decoupled" if decoupled else "not decoupled"
+                raise _suture.MismatchError(f"the weight decay of group {k} of the state_dict is {kind}, other than that of {method}")
             group = {key: value for key, value in group.items() if key not in (*_HOW, "decoupled_weight_decay")}
         result.append(group)
     return result

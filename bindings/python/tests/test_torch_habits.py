@@ -671,7 +671,7 @@ def test_states_of_torch_optim_that_do_not_fit_are_refused():
     net = network()
     wrong = {
         "maximize=True": torch.optim.Adam(net.parameters(), maximize=True),
-        "the weight decay of group 0 of the state_dict is that of adamw": torch.optim.AdamW(net.parameters(), weight_decay=0.1),
+        "the weight decay of group 0 of the state_dict is decoupled": torch.optim.AdamW(net.parameters(), weight_decay=0.1),
         "no 'm'": torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9),
         "'vmax', for which there is no place": torch.optim.Adam(net.parameters(), amsgrad=True),
     }
@@ -679,7 +679,7 @@ def test_states_of_torch_optim_that_do_not_fit_are_refused():
     for match, theirs in wrong.items():
         theirs.step()
         state = theirs.state_dict()
-        if "adamw" in match and "decoupled_weight_decay" not in state["param_groups"][0]:
+        if "decoupled" in match and "decoupled_weight_decay" not in state["param_groups"][0]:
             continue  # older versions of PyTorch do not tell
         if "vmax" in match:
             state["param_groups"][0]["amsgrad"] = False
